@@ -22,10 +22,20 @@ from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, OwnedObjects, Record
+from neuca_tools.model import (
+    Document,
+    Link,
+    LinkKey,
+    NetworkState,
+    NicRecord,
+    OriginalValues,
+    OwnedObjects,
+    Record,
+)
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
@@ -234,21 +244,29 @@ def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome
 
 def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
     links = {
-        key: replace(
-            decision.observed.links[key],
-            state=None,
-            mtu=original.mtu,
-            txqueuelen=original.txqueuelen,
-            sysctls=original.sysctls,
-            device=original.device,
-            addresses=(),
-            managers={},
-        )
+        key: _original_link(decision.observed.links[key], original)
         for key, original in decision.record.originals.items()
         if key in decision.observed.links
     }
     sysctls = decision.record.original_sysctls
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
+
+
+def _original_link(link: Link, original: OriginalValues) -> Link:
+    """The link with its original settings, but for those of a place that it has left."""
+    device = original.device.items()
+    return replace(
+        link,
+        state=None,
+        mtu=original.mtu,
+        txqueuelen=original.txqueuelen,
+        sysctls=original.sysctls,
+        device={
+            name: value for name, value in device if name in link.device or not is_of_place(name)
+        },
+        addresses=(),
+        managers={},
+    )
 
 
 def apply_tuning(
