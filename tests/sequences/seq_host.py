@@ -30,6 +30,7 @@ from seq_faults import LIBC, inject
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds, for what never takes so long
+SEQUENCE_SECONDS = 400.0  # for a sequence in a guest
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000  # linux/sched.h
 MANAGEMENT, IGNORED = "mgmt0", "other0"
 MANAGEMENT_MAC, IGNORED_MAC = "02:00:00:00:00:99", "02:00:00:00:00:98"
@@ -84,7 +85,7 @@ def load() -> None:
     gc.freeze()  # a child copies no page for it
 
 
-def isolated(function, *arguments, seconds=PATIENCE):
+def isolated(function, *arguments, seconds=SEQUENCE_SECONDS):
     """The result of the function in a process with network and mount namespaces of its own."""
     ours, theirs = os.pipe()
     child = os.fork()
@@ -225,7 +226,9 @@ class Host:
         self.other_side.recv(1)
 
     def plug(self, number):
-        self.batch(self._nic(f"dp{number}", mac(number), number))
+        names = [name for _, name in socket.if_nameindex()]
+        name = f"new{number}" if f"dp{number}" in names else f"dp{number}"  # another NIC has it
+        self.batch(self._nic(name, mac(number), number))
         self.peers_up()
 
     # --- programs ---
