@@ -37,7 +37,7 @@ from neuca_tools.model import (
     Record,
 )
 from neuca_tools.model.routing import POLICY_ROUTING
-from neuca_tools.plan.link_operations import SetDevice
+from neuca_tools.plan.link_operations import CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
@@ -120,8 +120,14 @@ class Tuning(Purpose):
     others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings to change, in the order of a pass."""
-        planned: list[Operation] = of_kind(_without_renames(decision).whole_plan, *SETTINGS)
+        """The settings to change, in the order of a pass, but for links that a pass creates."""
+        plan = _without_renames(decision).whole_plan
+        created = {creation.on.key for creation in of_kind(plan, CreateLink)}
+        planned: list[Operation] = [
+            step
+            for step in of_kind(plan, *SETTINGS)
+            if step.link is None or step.link.key not in created
+        ]
         if self.link:
             planned = [step for step in planned if step.link and step.link.key == self.link]
         return tuple(operation for operation in planned if operation not in self.others)
