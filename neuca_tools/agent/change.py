@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.agent import trial_file
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision, Difference
 from neuca_tools.apply.host import Host, open_host
@@ -21,12 +22,22 @@ from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, OwnedObjects, Record
+from neuca_tools.model import (
+    Document,
+    Link,
+    LinkKey,
+    NetworkState,
+    NicRecord,
+    OriginalValues,
+    OwnedObjects,
+    Record,
+)
 from neuca_tools.model.routing import POLICY_ROUTING
-from neuca_tools.plan.link_operations import SetDevice
+from neuca_tools.plan.link_operations import CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
@@ -109,8 +120,14 @@ class Tuning(Purpose):
     others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings to change, in the order of a pass."""
-        planned: list[Operation] = of_kind(_without_renames(decision).whole_plan, *SETTINGS)
+        """The settings to change, in the order of a pass, but for links that a pass creates."""
+        plan = _without_renames(decision).whole_plan
+        created = {creation.on.key for creation in of_kind(plan, CreateLink)}
+        planned: list[Operation] = [
+            step
+            for step in of_kind(plan, *SETTINGS)
+            if step.link is None or step.link.key not in created
+        ]
         if self.link:
             planned = [step for step in planned if step.link and step.link.key == self.link]
         return tuple(operation for operation in planned if operation not in self.others)
@@ -202,7 +219,7 @@ def plan_undo(config: Config, intake: Intake, mac: str) -> Result:
 
 def _record_without_release(config: Config, mac: str) -> Record:
     """The record without this NIC. Raises NeucaError if the NIC was not released."""
-    record = records.load_record(config.state)
+    record = trial_file.next_record(config)
     if not record.nics.get(mac, NicRecord()).released:
         raise NeucaError(f'release --undo "{mac}": it was not released')
     return record._replace(nics={known: nic for known, nic in record.nics.items() if known != mac})
@@ -233,21 +250,29 @@ def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome
 
 def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
     links = {
-        key: replace(
-            decision.observed.links[key],
-            state=None,
-            mtu=original.mtu,
-            txqueuelen=original.txqueuelen,
-            sysctls=original.sysctls,
-            device=original.device,
-            addresses=(),
-            managers={},
-        )
+        key: _original_link(decision.observed.links[key], original)
         for key, original in decision.record.originals.items()
         if key in decision.observed.links
     }
     sysctls = decision.record.original_sysctls
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
+
+
+def _original_link(link: Link, original: OriginalValues) -> Link:
+    """The link with its original settings, but for those of a place that it has left."""
+    device = original.device.items()
+    return replace(
+        link,
+        state=None,
+        mtu=original.mtu,
+        txqueuelen=original.txqueuelen,
+        sysctls=original.sysctls,
+        device={
+            name: value for name, value in device if name in link.device or not is_of_place(name)
+        },
+        addresses=(),
+        managers={},
+    )
 
 
 def apply_tuning(

@@ -34,7 +34,8 @@ def status_now(config: Config, intake: Intake) -> Status:
     """Observe the host once and judge it. Raises ObserveError, RecordError."""
     with open_host(config, intake) as host:
         report = read_report(config.run_directory)
-        return status_of(config, intake, host.survey(), report, audited=True)
+        decision = host.decide(trial_file.next_record(config))
+        return status_of(config, intake, decision, report, audited=True)
 
 
 def status_of(

@@ -55,6 +55,7 @@ def run_trial(
     """
     with locked(config.pass_lock, config.command_timeout):
         store.demand_room(config.state)  # nothing is tried whose roll-back could not be recorded
+        trial_file.recover_from_trial(config)  # one that was killed: its file is replaced
         intake = decide_document(
             config, intake, from_own_sources=from_own_sources, even_if_seen=True
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from neuca_tools.backends import hostid, processes
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
+from neuca_tools.model import Record
 from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake
@@ -53,43 +54,43 @@ def restore_record(config: Config, record: Mapping[str, Any]) -> None:
 
 
 def recover_from_trial(config: Config) -> bool:
-    """After a trial that did not end: restore the record from before.
+    """After a trial that did not end: restore the record from before (`next_record`).
 
-    Raises ApplyError, ObserveError.
-
-    In the same boot, what the trial did is still there and ours. Only the names are restored then,
-    and the NICs that it changed have no request in force: the next pass returns to theirs. Returns
-    whether another boot was in the middle of a trial.
+    Raises ApplyError, ObserveError. Returns whether another boot was in the middle of a trial.
     """
     interrupted = stored_trial(config)
     if not interrupted:
         return False
-    is_of_this_boot = interrupted.get("boot_id") == hostid.boot_id()
-    if is_of_this_boot and is_running(interrupted):
-        return False
-    if is_of_this_boot:
-        _disown_changes(config, interrupted)
-    else:
+    if interrupted.get("boot_id") != hostid.boot_id():
         restore_record(config, interrupted.get("record") or {})
         remove_trial(config)
-    return not is_of_this_boot
+        return True
+    if not is_running(interrupted):
+        with suppress(RecordError):  # which the pass reports
+            save_record(config.state, next_record(config))
+    return False
 
 
-def _disown_changes(config: Config, interrupted: Mapping[str, Any]) -> None:
-    """Give the recorded NICs their earlier names, and no request to those that were changed."""
-    with suppress(RecordError):  # which the pass reports
-        record = load_record(config.state)
-        earlier = (interrupted.get("record") or {}).get("nics", {})
-        names, changed = interrupted.get("names", {}), interrupted.get("changed", ())
-        nics = {
-            mac: nic._replace(
-                name=earlier.get(mac, {}).get("name") or names.get(mac, nic.name),
-                applied=NONE_IN_FORCE if mac in changed else nic.applied,
-            )
-            for mac, nic in record.nics.items()
-        }
-        applied = NONE_IN_FORCE if "" in changed else record.applied
-        save_record(config.state, record._replace(nics=nics, applied=applied))
+def next_record(config: Config) -> Record:
+    """The record with which the next pass in this boot begins. Raises RecordError.
+
+    What a trial that was killed did is still there and ours. Only the names are those from before
+    it, and the NICs that it changed have no request in force: the pass returns to theirs.
+    """
+    record, interrupted = load_record(config.state), stored_trial(config)
+    if interrupted.get("boot_id") != hostid.boot_id() or is_running(interrupted):
+        return record
+    earlier = (interrupted.get("record") or {}).get("nics", {})
+    names, changed = interrupted.get("names", {}), interrupted.get("changed", ())
+    nics = {
+        mac: nic._replace(
+            name=earlier.get(mac, {}).get("name") or names.get(mac, nic.name),
+            applied=NONE_IN_FORCE if mac in changed else nic.applied,
+        )
+        for mac, nic in record.nics.items()
+    }
+    applied = NONE_IN_FORCE if "" in changed else record.applied
+    return record._replace(nics=nics, applied=applied)
 
 
 def stored_trial(config: Config) -> dict[str, Any]:

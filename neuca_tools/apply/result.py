@@ -224,6 +224,20 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
     return replace(link, device=device, addresses=addresses, profile="")
 
 
+def with_other_settings(link: Link, observed: Link) -> Link:
+    """The link before an interrupted pass, with the settings that only the present document names.
+
+    The interrupted pass has neither changed nor noted these. Those of a place in a bond or bridge
+    are not among them, as the link may have been elsewhere.
+    """
+    device = {name: value for name, value in observed.device.items() if not is_of_place(name)}
+    return replace(
+        link,
+        sysctls={**observed.sysctls, **link.sysctls},
+        device={**device, **link.device},
+    )
+
+
 def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkState:
     """The state to roll back to once network managers have released links.
 

@@ -24,6 +24,7 @@ from neuca_tools.apply.result import (
     restorable_link,
     restorable_now,
     unfinished_operations,
+    with_other_settings,
     without_flushed,
 )
 from neuca_tools.errors import ApplyError
@@ -120,7 +121,7 @@ class Transaction:
         self._note_before()
 
     def run(self) -> Outcome:
-        """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
+        """Carry out the decision. Raises NeucaError; the next pass then makes it again."""
         planned = self._release_from_managers(self.purpose.operations(self.decision))
         self._save_journal(planned)
         with self.host.watch() as watch:
@@ -170,7 +171,9 @@ class Transaction:
         """Note the state to roll back to: before an interrupted pass, if there was one."""
         world, observed = self.decision.world, self.decision.observed
         interrupted, made = self.host.load_journal(world.boot_id), self.decision.record.made
-        links = {**observed.links, **(interrupted.links if interrupted else {})}
+        links = {**observed.links}
+        for key, link in (interrupted.links if interrupted else {}).items():
+            links[key] = with_other_settings(link, observed.links.get(key, link))
         self.made_links = made
         self.before = observed._replace(
             links={key: restorable_link(link, made.get(key), world) for key, link in links.items()},
@@ -182,7 +185,10 @@ class Transaction:
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         if operations:  # without any, the record is saved once, at the end
-            record = intentions.record_intentions(self.decision.record, operations)
+            record, written = self.decision.record, self.decision.record.written
+            record = intentions.record_intentions(record, operations)
+            # What was written before is there until the operations are carried out.
+            record = record._replace(written={**record.written, **written})
             self._save_intentions(record, operations)
         if any(operation.domain for operation in operations):
             self.host.save_journal(self.before, self.decision.world.boot_id)
@@ -300,8 +306,8 @@ class Transaction:
         record = self.purpose.remember(self.decision, self.result, postponed)
         left = [failure.operation for failure in self.undone.failures]
         record = intentions.without_requests(record, left)
+        self.host.remove_journal()  # first: the record forgets what the journal would bring back
         self.host.save_record(record)
-        self.host.remove_journal()
         self.decision = self.decision._replace(record=record)
         self.recorded_operations = ()  # it is free to forget what was done
 

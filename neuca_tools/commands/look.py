@@ -106,7 +106,7 @@ def _pass_is_running(config: Config) -> bool:
 def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
     intake = read_document(config, arguments.source)
     with open_host(config, intake) as host:
-        return intake, host.survey()
+        return intake, host.decide(trial_file.next_record(config))
 
 
 def show_plan(arguments: argparse.Namespace, config: Config) -> int:

@@ -147,4 +147,6 @@ def _watch_child(child: socket.socket, pid: int, code: int) -> int:
             sys.stdout.flush()
     signal.signal(signal.SIGINT, before)
     _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        raise NeucaError("apply --try: the process of the trial was killed: see neuca status")
     return os.waitstatus_to_exitcode(status) or code

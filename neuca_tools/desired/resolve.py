@@ -172,17 +172,6 @@ def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
     return (note for note in layers.notes if note.setting != "gateway" or note.link not in used)
 
 
-def _wanted_state(
-    resolver: LinkResolver,
-    links: Mapping[LinkKey, Link],
-    routing: Routing,
-    sysctls: Mapping[str, str],
-) -> NetworkState:
-    every = {**links, **resolver.leftovers()}
-    sysctls = {**sysctls, **resolver.sysctls}
-    return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
-
-
 def _with_bound_ports(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> tuple[Optional[Document], Settings]:

@@ -186,11 +186,14 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    table_by_link = of_vrfs(scene.requests)
-    members = [link for link in links.values() if link.addresses and _is_in_vrf(link)]
+    # Those of a VRF that is refused may still be in another one, or in the same with another table.
+    tables: dict[Optional[LinkKey], int] = {
+        key: vrf_table(link.virtual) for key, link in links.items() if key.kind == VRF
+    }
+    members = [link for link in links.values() if link.addresses and link.master in tables]
     present = local_hosts(scene.world) if members else ()
     for link in sorted(members, key=lambda link: link.key.order):
-        table = table_by_link[link.key]
+        table = tables[link.master]
         for gateway in scene.requests[link.key].routing.gateways:
             hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
             if scoped_host(link.index, gateway) in present:
@@ -203,10 +206,6 @@ def default_routes(
                 parts = (*route_to_gateway(link.key, link.addresses, gateway, table), hop)
                 hops.update((part.identity, part) for part in parts)
     return tuple(hops.values()), tuple(notes)
-
-
-def _is_in_vrf(link: Link) -> bool:
-    return link.master is not None and link.master.kind == VRF
 
 
 def route_to_gateway(

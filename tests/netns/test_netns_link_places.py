@@ -45,6 +45,27 @@ def test_a_new_bridge_has_the_settings_of_its_ports_after_one_pass(two):
     assert (port(two, "dp1")[0], two.plan(), two.notes("dp1")) == (50, [], [])
 
 
+def test_revert_restores_no_setting_of_a_bridge_that_a_nic_has_left(two):
+    cost = nic(1, "path-cost = 50", "txqueuelen = 500")
+    two.once(BRIDGE + cost)
+    two.once(cost)
+    shown, done = two.neuca("revert", "--dry-run", "--json"), two.neuca("revert", "--json")
+    assert shown.json["operations"] == done.json["operations"]
+    assert "set-txqueuelen" in {each["operation"] for each in done.json["operations"]}
+    assert done.err.count("path-cost") == 0
+    assert two.once().code == 0
+
+
+def test_tune_leaves_a_link_alone_that_a_pass_creates_again(two):
+    two.once(BRIDGE)
+    two.document(BRIDGE + "stp = yes\nmtu = 1300\n" + nic(1, "txqueuelen = 500"))
+    shown, done = two.neuca("tune", "plan", "--json"), two.neuca("tune", "apply", "--json")
+    assert [each["target"] for each in done.json["operations"]] == ["dp1"]
+    assert (done.code, shown.json["operations"]) == (0, done.json["operations"])
+    assert two.once().code == 0
+    assert two.link("br7")["mtu"] == 1300
+
+
 def test_a_nic_without_a_permanent_mac_keeps_its_own_and_one_without_wake_on_lan_does_without(two):
     assert two.once(nic(1, f"mac = {OWN}", "wake-on-lan = magic")).code == 0
     assert two.link("dp1")["address"] == mac(1)

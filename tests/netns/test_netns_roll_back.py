@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -58,6 +59,19 @@ def test_if_a_step_of_a_roll_back_fails_the_others_are_done_and_the_status_begin
     assert (first, second.split(":")[0]) == (f"failed: {STUCK}", "failed")
     assert lab.once(EARLIER).code == 0
     assert lab.neuca("status").out.startswith("ok: ")
+
+
+def test_a_roll_back_after_an_interrupted_pass_restores_the_settings_of_the_new_document(lab):
+    """The journal of that pass has only what its own document requested."""
+    lab.veth("dp1", 1)
+    path = "net/ipv4/conf/dp1/rp_filter"
+    before = lab.sysctl(path), lab.link("dp1")["mtu"]
+    lab.document(EARLIER)
+    assert once(lab, "kill add the address").code == -signal.SIGKILL
+    text = FAILS.replace("mtu", "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\nmtu", 1)
+    assert lab.once(text).code == 1
+    assert (lab.sysctl(path), lab.link("dp1")["mtu"]) == before
+    assert lab.once(EARLIER).code == 0
 
 
 def test_a_trial_that_cannot_be_rolled_back_completely_says_what_is_not_as_before(lab):

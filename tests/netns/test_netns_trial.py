@@ -184,13 +184,45 @@ def test_after_the_process_of_the_trial_was_killed_the_next_pass_goes_back(host)
     before = state(host)
     trial = Trial(host, 3600)
     os.kill(trial.pid, signal.SIGKILL)
-    trial.end()
+    assert trial.end()[0] == 1
     note = "a trial was interrupted: the next pass returns to the earlier document"
     assert note in host.status()[1]["notes"]
     assert host.neuca("apply").code == 0
     assert state(host)[1:3] == before[1:3] or host.link("eth1") is None
     assert host.addresses("eth2") == {"10.2.0.1/24"}
     assert not (host.folder / "state/trial.json").exists()
+
+
+def recorded_names(host):
+    record = json.loads((host.folder / "state/record.json").read_text())
+    return {mac_: nic["name"] for mac_, nic in record["nics"].items()}
+
+
+def test_a_trial_after_a_killed_one_keeps_the_names_from_before_both(host):
+    before = recorded_names(host)
+    for is_killed in (True, False):
+        trial = Trial(host, 3600)
+        os.kill(trial.pid, signal.SIGKILL if is_killed else signal.SIGTERM)
+        assert trial.end()[0] == 1
+        (host.folder / "later").write_text(LATER.replace("1300", "1310"))
+    assert host.neuca("apply").code == 0
+    assert recorded_names(host) == before
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_plan_shows_the_names_to_which_the_pass_after_a_killed_trial_returns(host, undo):
+    if undo:
+        assert host.neuca("release", mac(2)).code == 0
+    trial = Trial(host, 3600)
+    os.kill(trial.pid, signal.SIGKILL)
+    trial.end()
+    words, status = ("release", "--undo", mac(2)) if undo else ("apply",), host.status()[1]
+    plan, done = host.neuca(*words, "--dry-run", "--json"), host.neuca(*words, "--json")
+    assert plan.json.get("problems", []) == done.json["problems"]
+    assert sorted(each["text"] for each in plan.json["operations"]) == sorted(done.json["changed"])
+    assert plan.code == done.code
+    names = {nic["mac"]: nic["desired_name"] for nic in status["interfaces"]}
+    assert names[mac(1)] == "eth1"
 
 
 EDIT = """

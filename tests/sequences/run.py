@@ -9,16 +9,19 @@
 A sequence that fails is cut down to what is needed, printed, and stored in build/sequences. --leave-out REGEX leaves out
 the lines and ways of applying that match, so that a known defect does not hide others.
 
-A document is applied by a command, by neucad --once, by a daemon that is ended or killed, or on trial; in some steps the pass
-is killed or the kernel refuses one of its changes; before a step, something may be changed by hand, unplugged or plugged in.
-After each step:
+A document is applied by a command, by neucad --once, by a daemon that is ended or killed, or on trial. In some steps the pass
+or the trial is killed, changes of it and of its roll-back are refused, answers of the kernel are lost, or the disk is full.
+Before a step and during a trial, something may be changed by hand, unplugged or plugged in; neuca release, revert and tune and
+changes of the configuration come before a step too. After each step, or after several of those with a fault:
 
-- The management NIC, an ignored NIC and the default routes have not changed.
-- neuca plan shows what the pass then does, and its exit code. A second pass writes nothing.
+- The management NIC, ignored NICs, VLANs of other programs and the default routes have not changed.
+- neuca plan and dry runs show what is then done, with the exit code of the pass; neuca status agrees. A second pass writes nothing.
 - The host is the same as one that has applied this document only, apart from the names and states of NICs that the document
   does not name, links on absent NICs, and manual changes.
-- A NIC on which a change failed is as it was before the pass. A trial that was interrupted has changed nothing.
-- The daemon makes few passes. The state can be read, no program crashes, and exit codes are documented ones.
+- A NIC on which a change failed is as it was before the pass. A trial that was interrupted has changed nothing; after one that
+  was killed or got stuck, the next pass returns to the document before.
+- The daemon makes few passes, and leaves nothing to do. The state can be read, no program crashes, and exit codes are
+  documented ones.
 """
 
 # SPDX-License-Identifier: MIT

@@ -26,14 +26,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq_documents import NICS, mac
+from seq_faults import LIBC, inject
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds, for what never takes so long
+SEQUENCE_SECONDS = 400.0  # for a sequence in a guest
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000  # linux/sched.h
 MANAGEMENT, IGNORED = "mgmt0", "other0"
 MANAGEMENT_MAC, IGNORED_MAC = "02:00:00:00:00:99", "02:00:00:00:00:98"
-COMMANDS = ("neuca", "neucad", "change", "look", "data", "logs", "context", "trial")
-LIBC = ctypes.CDLL(None, use_errno=True)
+COMMANDS = ("neuca", "neucad", "change", "look", "data", "logs", "context", "trial", "tune")
 SETTINGS = (
     "rp_filter",
     "promote_secondaries",
@@ -60,9 +61,11 @@ sysctl-directory = {folder}/sysctl
 sources = file:{folder}/user-data
 poll-interval = 1
 [tuning]
-profile = none
+profile = {profile}
 profile-directory = {folder}/profiles
 """
+PROFILE = "fast"
+PROFILE_TEXT = "[link]\nmtu = 2000\ntxqueuelen = 3000\n"
 
 
 class Done(NamedTuple):
@@ -82,7 +85,7 @@ def load() -> None:
     gc.freeze()  # a child copies no page for it
 
 
-def isolated(function, *arguments, seconds=PATIENCE):
+def isolated(function, *arguments, seconds=SEQUENCE_SECONDS):
     """The result of the function in a process with network and mount namespaces of its own."""
     ours, theirs = os.pipe()
     child = os.fork()
@@ -157,14 +160,16 @@ def _all_up():
 class Host:
     """A guest with a management NIC, an ignored NIC, and those of `present`; the network around it is in another namespace."""
 
-    def __init__(self, present=NICS):
+    def __init__(self, present=NICS, ignored=(), profile="none"):
         self.folder = Path(tempfile.mkdtemp(prefix="neuca-sequence-"))
         self.outside = self._outside()
         self.peers = 0
         self.nics = {}  # the number of each NIC by its index
         _settings()
         self.document_file, self.config_file = self.folder / "user-data", self.folder / "config"
-        self.config_file.write_text(CONFIG.format(folder=self.folder, ignored=IGNORED_MAC))
+        self.configure(ignored, profile)
+        (self.folder / "profiles").mkdir()
+        write(self.folder / f"profiles/{PROFILE}.conf", PROFILE_TEXT)
         write(self.document_file, "[global]\n")
         lines = [
             "link set lo up",
@@ -180,6 +185,11 @@ class Host:
             "route add default via 192.0.2.1", "route add ::/0 via 2001:db8:ffff::1"]  # fmt: skip
         self.batch(lines)
         self.peers_up()
+
+    def configure(self, ignored=(), profile="none"):
+        """Write the configuration, which ignores these NICs too."""
+        macs = ", ".join([IGNORED_MAC, *map(mac, ignored)])
+        write(self.config_file, CONFIG.format(folder=self.folder, ignored=macs, profile=profile))
 
     def close(self):
         os.kill(self.outside, signal.SIGKILL)
@@ -216,7 +226,9 @@ class Host:
         self.other_side.recv(1)
 
     def plug(self, number):
-        self.batch(self._nic(f"dp{number}", mac(number), number))
+        names = [name for _, name in socket.if_nameindex()]
+        name = f"new{number}" if f"dp{number}" in names else f"dp{number}"  # another NIC has it
+        self.batch(self._nic(name, mac(number), number))
         self.peers_up()
 
     # --- programs ---
@@ -229,12 +241,12 @@ class Host:
             raise RuntimeError(f"ip: {lines}: {done.stderr}")
         return done.returncode == 0
 
-    def start(self, module, *words, refuse=0):
-        """A command as a child: its process id and the descriptor of its output. `refuse` is the change that the kernel refuses."""
+    def start(self, module, *words, faults=()):
+        """A command as a child, with these faults: its process id and the descriptors of its output."""
         out, err = (os.memfd_create(name) for name in ("out", "err"))
         child = os.fork()
         if child == 0:
-            _run(module, ["--config", str(self.config_file), *map(str, words)], (out, err), refuse)
+            _run(module, ["--config", str(self.config_file), *map(str, words)], (out, err), faults)
         return child, out, err
 
     def finish(self, started, kill_after=None):
@@ -247,10 +259,10 @@ class Host:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         return Done(code, _read(out), _read(err))
 
-    def neuca(self, command, *words, refuse=0, kill_after=None):
+    def neuca(self, command, *words, faults=(), kill_after=None):
         """`neuca COMMAND`; `--config` follows the command. In this process if nothing happens to it: a guest forks slowly."""
-        if refuse or kill_after is not None:
-            return self.finish(self.start("neuca", *words, command, refuse=refuse), kill_after)
+        if faults or kill_after is not None:
+            return self.finish(self.start("neuca", *words, command, faults=faults), kill_after)
         return self._inside("neuca", [command, "--config", str(self.config_file), *words])
 
     def once(self):
@@ -293,63 +305,18 @@ def _read(descriptor):
         return stream.read().decode(errors="replace")
 
 
-def _run(module, words, streams, refuse):
+def _run(module, words, streams, faults):
     """The program in a child, which ends with it."""
     try:
         for number, stream in enumerate(streams, 1):
             os.dup2(stream, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir("/")
-        if refuse:
-            _refuse(refuse)
+        inject(faults)
         command = [words.pop()] if module == "neuca" else []
         os._exit(_main(module, [*command, *words]))
     finally:
         os._exit(1)
-
-
-# --- refusals ---
-
-CAP_NET_ADMIN = 12
-_CAP_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
-
-
-def _refuse(number):
-    """The change with this number, counted over all netlink sockets of the process, is sent without CAP_NET_ADMIN."""
-    counted = {"changes": 0}
-    send = socket.socket.send
-
-    def sending(self, content, *flags):
-        if self.family == socket.AF_NETLINK and _is_change(bytes(content)):
-            counted["changes"] += 1
-            if counted["changes"] == number:
-                _may_administrate(False)
-                try:
-                    return send(self, content, *flags)
-                finally:
-                    _may_administrate(True)
-        return send(self, content, *flags)
-
-    socket.socket.send = sending
-
-
-def _is_change(message):
-    """rtnetlink: the types of new, delete, get and set follow each other (linux/rtnetlink.h)."""
-    if len(message) < 16:
-        return False
-    kind = struct.unpack_from("=IH", message)[1]
-    return kind >= 16 and kind % 4 != 2
-
-
-def _may_administrate(is_permitted):
-    header = struct.pack("=Ii", _CAP_VERSION, 0)
-    sets = ctypes.create_string_buffer(24)
-    LIBC.capget(header, sets)
-    words = list(struct.unpack("=6I", sets.raw))
-    bit = 1 << CAP_NET_ADMIN
-    words[0] = words[0] | bit if is_permitted else words[0] & ~bit
-    if LIBC.capset(header, struct.pack("=6I", *words)):
-        raise OSError(ctypes.get_errno(), "capset")
 
 
 def kinds():

@@ -32,7 +32,7 @@ BY_KERNEL = ("local", "broadcast", "multicast", "anycast")
 BOND_COSTS = (1, 2, 100)  # of 20 Gbit/s, 10 Gbit/s and of an unknown speed
 OWN_TABLES = range(31000, 32000)  # of policy routing: any of them is as good
 PROTECTED = (MANAGEMENT, IGNORED)
-BY_HAND = ("10.200.", "10.201.")  # networks that only changes by hand use
+BY_HAND = ("10.200.", "10.201.", "10.202.")  # networks that only changes by hand use
 FACTS_OF_PROTECTED = "protected "
 
 

@@ -14,6 +14,7 @@ import json
 import re
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -52,17 +53,19 @@ def smaller(steps):
 
 
 def _smaller_step(step):
-    if step.action not in ("apply",):
-        yield Step("apply", step.sections, step.events, step.number)
+    if step.action != "apply":
+        yield replace(step, action="apply")
+    if not step.checked:
+        yield replace(step, checked=True)
     for event in step.events:
-        yield Step(step.action, step.sections, [one for one in step.events if one is not event], step.number)  # fmt: skip
+        yield replace(step, events=[one for one in step.events if one is not event])
     for section in step.sections:
-        yield Step(step.action, [one for one in step.sections if one is not section], step.events, step.number)  # fmt: skip
+        yield replace(step, sections=[one for one in step.sections if one is not section])
     for place, section in enumerate(step.sections):
         for line in section.lines:
             less = Section(section.header, [one for one in section.lines if one != line])
             sections = [*step.sections[:place], less, *step.sections[place + 1 :]]
-            yield Step(step.action, sections, step.events, step.number)
+            yield replace(step, sections=sections)
 
 
 def shrink(steps, promise, seconds):

@@ -18,11 +18,14 @@ from pathlib import Path
 from random import Random
 
 from seq_documents import NICS, Section, draw, mac, text_of
-from seq_host import IGNORED, MANAGEMENT, Host, Reports, isolated, write
+from seq_faults import Fault
+from seq_host import IGNORED, MANAGEMENT, PROFILE, Host, Reports, isolated, write
 from seq_picture import difference, files, look, names_of, picture, places, protected
 
 ACTIONS = (
-    "apply", "apply", "once", "refuse", "refuse", "disable", "kill", "trial", "confirm", "daemon")  # fmt: skip
+    "apply", "apply", "once", "refuse", "roll_back", "roll_back", "disable", "kill", "crash", "full", "deaf", "trial", "confirm",
+    "abandon", "disturb", "stuck", "daemon", "daemon", "daemon_fails", "daemon_fails", "replug", "replug")  # fmt: skip
+UNFINISHED = ("roll_back", "crash", "kill", "full", "deaf", "abandon", "stuck", "daemon_fails")
 SECONDS = 60.0  # for the daemon to use a document, far more than it takes
 QUIET = 0.6  # seconds without a pass: the daemon is done
 MAX_PASSES = 6  # of the daemon for one new document, those of its events included
@@ -30,17 +33,23 @@ MAX_PASSES = 6  # of the daemon for one new document, those of its events includ
 
 @dataclass
 class Step:
-    """Events by hand, then a document in one of several ways. `number` says which operation or moment."""
+    """Events by hand, then a document in one of several ways. `number` says which operation or moment.
+
+    A step that is not `checked` has no undisturbed pass at its end: the next one meets what it has left.
+    """
 
     action: str
     sections: list[Section]
     events: list[str] = field(default_factory=list)
     number: int = 0
+    checked: bool = True
 
     @classmethod
     def load(cls, data):
         sections = [Section(each["header"], each["lines"]) for each in data["sections"]]
-        return cls(data["action"], sections, data["events"], data["number"])
+        return cls(
+            data["action"], sections, data["events"], data["number"], data.get("checked", True)
+        )
 
     def dump(self):
         return asdict(self)
@@ -57,14 +66,18 @@ class Broken(Exception):
 def draw_sequence(seed, kinds):
     """Five to seven steps."""
     chance = Random(f"sequence {seed}")
-    with_events = chance.random() < 0.5
+    kinds_of_events, counts = chance.choice(
+        (((), (0,)), (BY_HAND + COMMANDS, (0, 0, 1, 2)), (COMMANDS, (0, 3, 4, 5)))
+    )
     steps = []
     for _ in range(chance.randint(5, 7)):
-        events = draw_events(chance) if with_events else []
+        events = draw_events(chance, kinds_of_events, counts)
         step = Step(chance.choice(ACTIONS), draw(chance, kinds), events, chance.randint(1, 40))
         if steps and chance.random() < 0.25:  # a small change of the document before
             step.sections = _changed(chance, steps[-1].sections)
+        step.checked = step.action not in UNFINISHED or chance.random() < 0.5
         steps.append(step)
+    steps[-1].checked = True
     return steps
 
 
@@ -81,11 +94,19 @@ def _changed(chance, sections):
     return kept
 
 
-EVENTS = ("address", "route", "mtu", "down", "release", "delete address", "unplug", "plug")
+BY_HAND = ("address", "route", "mtu", "down", "nomaster", "delete address", "unplug", "plug", "swap names", "vlan",
+           "edit", "delete link")  # fmt: skip
+COMMANDS = ("release", "undo", "ignore", "heed", "revert", "tune", "untune")
+EDITS = {
+    1: "link set br0 type bridge forward_delay 700 ageing_time 5000",
+    2: "link set bond0 type bond min_links 2",
+    3: "link set mv0 type macvlan mode passthru",
+    4: "link set br0 address 02:00:00:00:77:77",
+}
 
 
-def draw_events(chance):
-    return [f"{chance.choice(EVENTS)} {chance.choice(NICS)}" for _ in range(chance.choice((0, 0, 1, 2)))]  # fmt: skip
+def draw_events(chance, kinds, counts):
+    return [f"{chance.choice(kinds)} {chance.choice(NICS)}" for _ in range(chance.choice(counts))]
 
 
 class Play:
@@ -97,6 +118,8 @@ class Play:
         self.host = Host()
         self.reports = Reports()
         self.present = set(NICS)
+        self.released, self.ignored, self.profile = set(), set(), ""
+        self.foreign = {}  # the interface index of each VLAN that another program has made
         self.has_manual_mtu = False
         self._settle()
         self.reports.read()
@@ -128,7 +151,12 @@ class Play:
             self.event(*event.rsplit(" ", 1))
         self.reports.read()
         text = text_of(step.sections)
+        self.is_checked = step.checked
         getattr(self, f"do_{step.action}")(text, step.number)
+        if not step.checked:
+            self.check_protected(picture(self.host.nics))
+            self.check_foreign()
+            return
         final = self.check_pass()
         if self.by_hand:
             subprocess.run(self.by_hand, check=True)
@@ -144,12 +172,21 @@ class Play:
             "route": f"route add 10.201.{number}.0/24 via 10.200.{number}.9",
             "mtu": f"link set {name} mtu {1400 + number}",
             "down": f"link set {name} down",
-            "release": f"link set {name} nomaster",
+            "nomaster": f"link set {name} nomaster",
             "delete address": f"address flush dev {name} scope global",
+            "edit": EDITS[number],
+            "delete link": f"link del {('br0', 'bond0', 'vx0', 'mv0')[number - 1]}",
         }
-        if kind == "unplug" and number in self.present:
+        if kind in COMMANDS and self.knows(self.host.document_file.read_text()):
+            getattr(self, f"command_{kind}")(number, name)
+        elif kind == "swap names":
+            self.swap_names(number, number % 4 + 1)
+        elif kind == "vlan":
+            self.add_vlan(number, name)
+        elif kind == "unplug" and number in self.present:
             self.present.remove(number)
             self.host.batch([f"link del {name}"], force=True)
+            self.foreign.pop(number, None)
         elif kind == "plug" and number not in self.present:
             self.present.add(number)
             self.host.plug(number)
@@ -160,6 +197,108 @@ class Play:
     def name_of(self, number):
         """The name of the NIC with this number now."""
         return names_of(look()[0], self.host.nics).get(number, f"dp{number}")
+
+    def swap_names(self, number, other):
+        """Two NICs swap their names, as after a boot in another order."""
+        if {number, other} <= self.present:
+            first, second = self.name_of(number), self.name_of(other)
+            lines = [
+                f"{first} down",
+                f"{second} down",
+                f"{first} name swap",
+                f"{second} name {first}",
+                f"swap name {second}",
+            ]
+            self.host.batch([f"link set {line}" for line in lines], force=True)
+
+    def add_vlan(self, number, name):
+        """A VLAN of another program, which nothing may change."""
+        if number not in self.present or number in self.foreign:
+            return
+        lines = [
+            f"link add link {name} name other{number} type vlan id 99",
+            f"address add 10.202.{number}.1/24 dev other{number}",
+        ]
+        if self.host.batch(lines, force=True):
+            self.foreign[number] = self._index(f"other{number}")
+            self.reports.read()
+
+    # --- commands ---
+
+    def command(self, *words):
+        """A command, which does what its dry run shows; neuca status and neuca plan then agree."""
+        shown = self.operations(
+            self.good(self.host.neuca(words[0], "--json", "--dry-run", *words[1:]))
+        )
+        done = self.good(self.host.neuca(words[0], "--json", *words[1:]))
+        report = json.loads(done.out) if done.out else {}
+        if done.code == 1 or shown is None:
+            return report
+        changed = report["changed"] if "changed" in report else texts(report["operations"])
+        if sorted(shown) != sorted(changed):
+            raise Broken(
+                "a command does what its dry run shows", *words, *difference(shown, changed)
+            )
+        self.check_status()
+        return report
+
+    @staticmethod
+    def operations(done):
+        return texts(json.loads(done.out)["operations"]) if done.out else None
+
+    def command_release(self, number, name):
+        if number in self.present - self.released - self.ignored:
+            self.command("release", name)
+            if self.is_released(number):
+                self.released.add(number)
+
+    def is_released(self, number):
+        record = json.loads((self.host.folder / "state/record.json").read_text())
+        return bool(record["nics"].get(mac(number), {}).get("released"))
+
+    def command_undo(self, number, _):
+        if number in self.released:
+            self.command("release", "--undo", mac(number))
+            self.released.remove(number)
+
+    def command_ignore(self, number, _):
+        self.ignored.add(number)
+        self.host.configure(self.ignored)
+        self.check_status()
+
+    def command_heed(self, *_):
+        self.ignored.clear()
+        self.host.configure()
+        self.check_status()
+
+    def command_revert(self, *_):
+        self.command("revert")
+        left = self.operations(self.host.neuca("revert", "--json", "--dry-run"))
+        if left:
+            raise Broken("a second revert restores nothing", *left)
+
+    def command_tune(self, *_):
+        self.profile = PROFILE
+        self.command("tune", "--profile", PROFILE, "apply")
+
+    def command_untune(self, *_):
+        self.profile = ""
+        self.command("tune", "revert")
+
+    def check_status(self):
+        """`neuca status` is ok if there is nothing to do, and not ok otherwise."""
+        plan, status = self.plan(), self.good(self.host.neuca("status", "--json"))
+        is_ok = status.code == 0
+        if (plan["operations"] and is_ok) or (
+            not plan["operations"] and not plan["code"] and not is_ok
+        ):
+            raise Broken(
+                "status agrees with plan",
+                *texts(plan["operations"]),
+                plan["code"],
+                status.code,
+                status.out,
+            )
 
     # --- ways of applying a document ---
 
@@ -182,7 +321,30 @@ class Play:
     def do_refuse(self, text, number):
         """One change of the network is refused: what failed is as it was before, and works afterwards."""
         self.write(text)
-        self.failing(refuse=number)
+        self.failing(Fault("refuse", number))
+
+    def do_roll_back(self, text, number):
+        """Changes of the pass and of its roll-back are refused, and sometimes the process is killed after that."""
+        self.write(text)
+        faults = [Fault("refuse", 1 + number // 2, 2 + number % 7)]
+        if number % 3 == 0:
+            faults.append(Fault("kill", 5 + number))
+        self.good(self.host.neuca("apply", "--json", faults=faults))
+
+    def do_crash(self, text, number):
+        self.write(text)
+        self.good(self.host.neuca("apply", faults=[Fault("kill", number)]))
+
+    def do_full(self, text, number):
+        """The disk is full for some files; the plan expects that it is as long as no pass could write."""
+        self.write(text)
+        self.good(self.host.neuca("apply", faults=[Fault("full", 1 + number // 5, 1 + number % 5)]))
+        self.good(self.host.once())
+
+    def do_deaf(self, text, number):
+        """Answers of the kernel are lost."""
+        self.write(text)
+        self.good(self.host.neuca("apply", faults=[Fault("deaf", number, 1 + number % 3)]))
 
     def do_disable(self, text, number):
         """IPv6 is disabled on a NIC while the document is applied; what that kept is set by the next pass."""
@@ -197,10 +359,10 @@ class Play:
         with contextlib.suppress(OSError):  # the NIC is absent, or its MTU too small for IPv6
             path.write_text(str(value))
 
-    def failing(self, **how):
+    def failing(self, fault):
         """A pass with a failure, if what fails is tried at all."""
         before = self._settle()
-        done = self.good(self.host.neuca("apply", "--json", **how))
+        done = self.good(self.host.neuca("apply", "--json", faults=[fault]))
         if done.code != 1:
             return
         after = self._settle()
@@ -231,20 +393,50 @@ class Play:
             raise Broken("an unconfirmed trial changes nothing", *texts(plan), *self.trial)
         self.write(text)
 
+    def do_abandon(self, text, number):
+        """A trial whose process is killed, while it changes something or later: the next pass returns."""
+        faults = [Fault("kill", number)] if number % 2 else ()
+        self.try_(text, signal.SIGKILL, faults=faults)
+        self.return_to_active(text)
+
+    def do_disturb(self, text, number):
+        """Something is changed by hand during a trial."""
+        events = draw_events(Random(number), BY_HAND, (0, 0, 1, 2)) or [f"unplug {1 + number % 4}"]
+        self.try_(text, signal.SIGINT, events)
+        self.return_to_active(text)
+
+    def do_stuck(self, text, number):
+        """Changes of a trial and of its roll-back are refused."""
+        self.try_(text, signal.SIGINT, faults=[Fault("refuse", number, 1 + number % 9)])
+        self.return_to_active(text)
+
+    def return_to_active(self, text):
+        """A pass returns to the document from before the trial."""
+        if not self.is_checked:
+            return
+        final = self.check_pass()
+        self.check_convergence(self.host.document_file.read_text(), final, self.check_second_pass())
+        self.write(text)
+
     def do_confirm(self, text, _):
         self.try_(text, None)
         self.write(text)
 
-    def try_(self, text, interrupt):
+    def try_(self, text, interrupt, events=(), faults=()):
         other = self.host.folder / "other"
         write(other, text)
-        child = self.host.start("neuca", "--source", f"file:{other}", "--try", "600", "apply")
+        words = ["--source", f"file:{other}", "--try", "600", "apply"]
+        child = self.host.start("neuca", *words, faults=faults)
         deadline = time.monotonic() + 20
         while b"on trial" not in os.pread(child[1], 65536, 0) and time.monotonic() < deadline:
             if os.waitid(os.P_PID, child[0], os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
             time.sleep(0.01)
-        if interrupt:
+        for event in events:
+            self.event(*event.rsplit(" ", 1))
+        if interrupt == signal.SIGKILL:
+            self.kill_trial()
+        elif interrupt:
             os.kill(child[0], interrupt)
         else:
             self.good(self.host.neuca("confirm"))
@@ -252,19 +444,63 @@ class Play:
         if interrupt and self.trial.code != 1:
             raise Broken("exit codes are those that are documented", *self.trial)
 
-    def do_daemon(self, text, number):
-        """The daemon finds the new document; it may make a pass for its own events, but not for ever."""
-        child = self.host.start("neucad")
+    def kill_trial(self):
+        with contextlib.suppress(OSError, ValueError, ProcessLookupError):
+            trial = json.loads((self.host.folder / "state/trial.json").read_text())
+            os.kill(trial["pid"], signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def daemon(self, end, faults=()):
+        """A daemon over the present document, which the signal `end` ends."""
+        child = self.host.start("neucad", faults=faults)
         self.passes(0)
-        is_other = text != self.host.document_file.read_text()
-        self.write(text)
-        passes = self.passes(int(is_other))
-        os.kill(child[0], signal.SIGKILL if number % 2 else signal.SIGTERM)
-        done = self.good(self.host.finish(child))
+        yield
+        os.kill(child[0], end)
+        self.good(self.host.finish(child))
         with (self.host.folder / "run/lock").open("a") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX)  # a pass that was started goes on without the daemon
+
+    def do_daemon(self, text, number):
+        """The daemon finds the new document; it may make a pass for its own events, but not for ever."""
+        with self.daemon(signal.SIGKILL if number % 2 else signal.SIGTERM):
+            is_other = text != self.host.document_file.read_text()
+            self.write(text)
+            self.few_passes(int(is_other))
+            self.await_empty_plan()
+
+    def do_daemon_fails(self, text, number):
+        """Changes of each pass of the daemon are refused."""
+        with self.daemon(signal.SIGTERM, [Fault("refuse", number, 1 + number % 4)]):
+            is_other = text != self.host.document_file.read_text()
+            self.write(text)
+            self.few_passes(int(is_other))
+
+    def few_passes(self, least):
+        passes = self.passes(least)
         if passes > MAX_PASSES:
-            raise Broken("the daemon makes few passes", f"{passes} passes", done.err)
+            raise Broken("the daemon makes few passes", f"{passes} passes")
+
+    def do_replug(self, text, number):
+        """A NIC is unplugged and plugged in again beside the daemon, which configures it."""
+        number = 1 + number % 4
+        with self.daemon(signal.SIGTERM):
+            is_other = text != self.host.document_file.read_text()
+            self.write(text)
+            self.passes(int(is_other))
+            self.await_empty_plan()
+            for kind in ("unplug", "plug"):
+                self.event(kind, number)
+                self.await_empty_plan()
+
+    def await_empty_plan(self):
+        """The daemon does everything that is to be done, apart from removals on NICs that were ignored."""
+        if self.ignored:
+            return
+        deadline = time.monotonic() + SECONDS
+        while plan := self.plan()["operations"]:
+            if time.monotonic() > deadline:
+                raise Broken("the daemon does what is to be done", *texts(plan))
+            time.sleep(0.05)
 
     def passes(self, least):
         """How many reports of passes were written until the daemon was quiet."""
@@ -313,10 +549,27 @@ class Play:
         if changes:
             raise Broken("protected NICs and default routes never change", *changes)
         touched = [
-            what for what, index, sender in self.reports.read() if sender and index in self.indexes
+            what
+            for what, index, sender in self.reports.read()
+            if sender and index in self.unchanged()
         ]
         if touched:
             raise Broken("protected NICs and default routes never change", *touched)
+
+    def unchanged(self):
+        """The interface indexes of what may not be changed."""
+        ignored = {self._index(self.name_of(number)) for number in self.ignored & self.present}
+        return self.indexes | ignored | set(self.foreign.values())
+
+    def check_foreign(self):
+        links = {link["ifname"]: link for link in look()[0]}
+        for number, index in self.foreign.items():
+            link = links.get(f"other{number}", {})
+            addresses = [
+                each["local"] for each in link.get("addr_info", ()) if each["family"] == "inet"
+            ]
+            if (link.get("ifindex"), addresses) != (index, [f"10.202.{number}.1"]):
+                raise Broken("what others have made stays", f"other{number}", index, link)
 
     def check_pass(self):
         """A pass does what the plan shows, with the exit code of the plan."""
@@ -332,6 +585,9 @@ class Play:
             raise Broken(
                 "a pass does what the plan shows",
                 f"exit code {plan['code']} of plan, {done.code} of apply",
+                *texts(plan["operations"]),
+                *map(str, plan["problems"]),
+                done.out,
             )
         return report, done
 
@@ -341,6 +597,7 @@ class Play:
         has_failed = json.loads(path.read_text())["problems"]  # what failed is tried again
         before, written = picture(self.host.nics), files(self.host.folder)
         self.check_protected(before)
+        self.check_foreign()
         if has_failed:
             return before
         self.reports.read()
@@ -350,6 +607,7 @@ class Play:
         writes = [name for name in {*written, *now} if written.get(name) != now.get(name)]
         if sent or changed or writes:
             raise Broken("a second pass does nothing", *changed, *sent, *writes, *difference(before, self._settle()))  # fmt: skip
+        self.check_status()
         return before
 
     def check_convergence(self, text, final, facts):
@@ -357,7 +615,9 @@ class Play:
 
         What is on an absent NIC is kept if it is there ("absent" is not "delete"), and not made if it is not.
         """
-        absent = [mac(number) for number in NICS if number not in self.present]
+        if self.ignored:  # what is there stays
+            return
+        absent = [mac(number) for number in NICS if number not in self.present - self.released]
         if any(re.search(rf"(members|parent) = .*{one}|{one}\.\d", text) for one in absent):
             return
         try:
@@ -367,7 +627,14 @@ class Play:
 
     def compare(self, text, final, facts, look_at=None):
         report, done = final
-        other = isolated(alone, text, sorted(self.present), look_at)
+        other = isolated(
+            alone,
+            text,
+            sorted(self.present),
+            sorted(self.released),
+            self.profile or "none",
+            look_at,
+        )
         if done.code == 1 and other["code"] != 1:
             raise Broken("what works alone works afterwards", done.out, done.err)
         # 78: a line of the document cannot be used, and it removes nothing.
@@ -378,7 +645,10 @@ class Play:
         changes = [
             line
             for line in difference(other["picture"], facts)
-            if kept not in line and " name " not in line and not self.is_users(line, named)
+            if kept not in line
+            and " name " not in line
+            and " other" not in line
+            and not self.is_users(line, named)
         ]
         if changes:
             said = [f"alone: {one['text']}" for one in other["report"]["problems"]]
@@ -391,7 +661,7 @@ class Play:
     def is_users(self, line, named):
         """The state of a NIC that the document does not name."""
         match = re.match(r". link dp(\d) state ", line)
-        return bool(match) and mac(int(match[1])) not in named
+        return bool(match) and (mac(int(match[1])) not in named or int(match[1]) in self.released)
 
 
 def settled(host):
@@ -418,13 +688,17 @@ def texts(operations):
 
 
 def _problems(report):
-    """Those that the document alone decides: a NIC keeps the name that another one has given it."""
-    return [f"{one['link']} {one['code']}" for one in report["problems"] if one["code"] != "name"]
+    """Those that the document alone decides: a NIC keeps the name that another one has given it, or has when released."""
+    return [
+        f"{one['link']} {one['code']}"
+        for one in report["problems"]
+        if one["code"] not in ("name", "ignored")
+    ]
 
 
-def alone(text, present, look_at):
+def alone(text, present, released, profile, look_at):
     """The exit code, report and picture of a host on which only this document was applied."""
-    host = Host(present)
+    host = Host(present, released, profile)
     try:
         write(host.document_file, text)
         done = host.neuca("apply", "--json")

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_interface
 
@@ -20,6 +21,7 @@ from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.commands import trial
 from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.model import NetworkState
 
 MANAGED = {"networkmanager": {"eth3": "managed"}}
 
@@ -108,6 +110,47 @@ def test_a_pass_that_cannot_read_the_journal_removes_nothing():
     with pytest.raises(ObserveError):
         try_and_roll_back(agent, agent.survey())
     assert agent.kernel.snapshot() == before
+
+
+class Mortal(Agent):
+    """A host with its record and journal; a pass is killed before the write with number `dies_at`."""
+
+    journal, dies_at = None, 0
+
+    def write(self, **files):
+        self.dies_at -= 1
+        if self.dies_at == 0:
+            raise KeyboardInterrupt
+        self.__dict__.update(files)
+
+    def save_record(self, record):
+        self.write(record=record)
+
+    def load_journal(self, _):
+        return self.journal
+
+    def save_journal(self, before, _):
+        self.write(journal=NetworkState(before.links))
+
+    def remove_journal(self):
+        self.write(journal=None)
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_trial_after_a_killed_pass_leaves_what_the_next_pass_restores(number):
+    agent = Mortal(machine(nic(1), nic(2), mgmt=1), f"[interface {mac(2)}]\ntxqueuelen = 500\n")
+    agent.run()
+    agent.ask("[global]\n")
+    agent.dies_at = number
+    with suppress(KeyboardInterrupt):
+        agent.run()
+    agent.dies_at, earlier = 0, agent.record
+    agent.ask(f"[interface {mac(2)}]\ntxqueuelen = 900\n")
+    try_and_roll_back(agent, agent.survey())
+    agent.record = earlier
+    agent.ask("[global]\n")
+    agent.run()
+    assert agent.kernel.devices[2].txqueuelen == 1000
 
 
 class InterruptedTerminal(io.RawIOBase):

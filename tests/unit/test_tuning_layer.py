@@ -101,6 +101,30 @@ def test_the_origin_of_a_value_is_not_a_request_that_was_refused():
     assert (row.desired, row.origin) == ("4096 131072 16777216", "profile site")
 
 
+class Killed(Tuned):
+    """A host on which a pass can be killed once it has saved what it intends."""
+
+    is_killed = False
+
+    def save_record(self, record):
+        self.record = record
+        if self.is_killed:
+            raise KeyboardInterrupt
+
+
+def test_what_a_killed_pass_has_not_lowered_is_lowered_by_the_next_one():
+    agent = Killed(host(), TWO, [own(txqueuelen=5000, net__ipv4__tcp_rmem="- - 16777216")])
+    agent.run()
+    agent.profiles = [own(txqueuelen=3000, net__ipv4__tcp_rmem="- - 8388608")]
+    agent.is_killed = True
+    with pytest.raises(KeyboardInterrupt):
+        agent.run()
+    agent.is_killed = False
+    agent.run()
+    assert agent.kernel.devices[2].txqueuelen == 3000
+    assert agent.kernel.sysctls[TCP] == "4096 131072 8388608"
+
+
 # --- values of the host ----------------------------------------------------------------------------------------------
 
 

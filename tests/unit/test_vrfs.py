@@ -327,3 +327,32 @@ def test_a_vrf_that_is_refused_later_stays_as_it_is():
     one.run()
     one.kernel.routes.pop()
     assert one.kernel.snapshot() == before
+
+
+GATEWAY = "gateway = 10.0.0.254\n"
+
+
+@pytest.mark.parametrize("wanted", ["bond red", "vrf red"])
+def test_what_leaves_its_vrf_for_a_link_that_cannot_be_created_has_no_addresses(wanted):
+    """They would be reachable outside of a VRF."""
+    one = agent(VRF + NIC + GATEWAY, Device(9, "red", kind="dummy"))
+    run(one)
+    one.ask(f"[{wanted}]\ntable = 101\nmembers = {ONE}\n{NIC}{GATEWAY}")
+    planned = texts(one.plan())
+    operations, _, _ = one.run()
+    assert texts(operations) == planned
+    assert not {*map(ip_interface, ("10.0.0.1/24", "fd00::1/64"))} & {*one.kernel.addresses[2]}
+    assert routes(one) == set()
+
+
+def test_a_table_that_is_refused_gets_no_default_route(monkeypatch):
+    """The VRF keeps its table, and its member stays in it."""
+    one = agent(VRF + NIC + GATEWAY)
+    run(one)
+    world, rules = one.kernel.world, (SeenRule(Rule(4, 500, 101), 4),)
+    monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
+    one.ask(VRF.replace("100", "101") + NIC + GATEWAY)
+    one.run()
+    assert texts(one.plan()) == []
+    assert not [route for route in routes(one) if route[2] == 101]
+    assert one.kernel.devices[2].master == one.kernel.named("blue").index
