@@ -32,7 +32,7 @@ from neuca_tools.model import (
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.model.provenance import RTPROT_KERNEL, is_advertised, is_automatic
 from neuca_tools.model.routing import NOWHERE, Rule
-from neuca_tools.model.topology import automatic_default_routes
+from neuca_tools.model.topology import addresses_of, automatic_default_routes
 
 
 def observed_state(resolution: Resolution, world: World, record: Record) -> NetworkState:
@@ -289,9 +289,16 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
 def _observed_rules(
     world: World, resolution: Resolution, keys: Mapping[int, LinkKey], record: Record
 ) -> dict[Rule, LinkKey]:
-    """Our rules, each with the link that it is for, as far as that is known."""
+    """Our rules, each with the link that it is for, as far as that is known.
+
+    Those for the addresses of a device that has become protected stay, as its addresses do.
+    """
+    addresses = addresses_of(world, resolution.roles.guard.devices)
+    protected = {str(ip_network(address.ip)) for address in addresses}
     ours = [
-        route_rule.rule for route_rule in world.rules if route_rule.is_ours and route_rule.plain
+        route_rule.rule
+        for route_rule in world.rules
+        if route_rule.is_ours and route_rule.plain and route_rule.rule.source not in protected
     ]
     if not ours:
         return {}

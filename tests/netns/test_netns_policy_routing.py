@@ -389,6 +389,29 @@ def test_a_management_address_that_comes_late_does_not_stay_behind_a_dataplane_n
     assert lab.plan() == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[network]\nmanagement-macs = {MANAGEMENT_MAC}, {mac(1)}\n",
+        f"[runtime]\ndataplane-macs-to-ignore = {mac(1)}\n",
+    ],
+    ids=["management", "ignored"],
+)
+def test_a_nic_that_becomes_protected_keeps_answering(cloud, text):
+    cloud.once(BOTH)
+    before = cloud.look("rule show"), cloud.look("-6 rule show")
+    cloud.configure(text)
+    cloud.once(BOTH)
+    assert (cloud.look("rule show"), cloud.look("-6 rule show")) == before
+    wanted = [
+        [source, to]
+        for source in (FAR, FAR6)
+        for to in OWN["dp1"]
+        if (":" in source) == (":" in to)
+    ]
+    assert answered(cloud, wanted) == sorted(wanted)
+
+
 def test_the_rules_of_a_document_are_set_and_removed(cloud):
     text = f"""{section(1, "policy-routing = no")}
 [routes]
