@@ -238,6 +238,22 @@ def test_after_a_trial_was_killed_names_are_those_from_before(host, changes):
     assert host.link("eth1")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [{"changed": 5}, {"record": {"nics": [1]}}, {"names": "x"}, {"pid": "1"}, {"process": 1}],
+)
+def test_an_unusable_file_of_a_trial_is_one_line_and_does_not_stop_the_agent(host, damage):
+    path = host.folder / "state/trial.json"
+    path.write_text(json.dumps({"version": 1, **damage}))
+    for option in ("--names", "--once"):
+        done = host.command("neucad", option, "--config", host.config_file)
+        (line,) = [line for line in done.err.splitlines() if "trial" in line]
+        assert line.startswith(f'neuca: read "{path}": it is not what neucad wrote: {min(damage)}')
+        assert line.endswith(", ignoring")
+        assert done.code == 0, done
+    assert not path.exists()
+
+
 def test_without_an_earlier_document_everything_is_given_back(lab):
     lab.management()
     lab.veth("eth1", 1)
