@@ -142,7 +142,9 @@ def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> 
 def load_look(directory: Path) -> dict[str, Any]:
     """The answers of the sources at the last look; empty if there was none since the boot."""
     with suppress(RecordError):
-        return read_state(directory, LOOK) or {}
+        look = read_state(directory, LOOK) or {}
+        if all(name == "version" or type(look[name]) in (str, bool) for name in look):
+            return look
     return {}
 
 
