@@ -119,5 +119,6 @@ def test_the_modules_of_the_kernel_are_read_for_a_congestion_control(
 def test_a_long_file_is_read_to_its_end(tmp_path):
     directory = tmp_path / "etc/sysctl.d"
     directory.mkdir(parents=True)
-    (directory / "long.conf").write_text(f"{'# filler\n' * 200_000}net.core.rmem_max = 7\n")
+    filler = "# filler\n" * 200_000
+    (directory / "long.conf").write_text(f"{filler}net.core.rmem_max = 7\n")
     assert hostfacts.existing_sysctl_settings(directory).setting(RMEM).value == "7"
