@@ -193,7 +193,7 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 
 def _read_text(name: str) -> str:
     try:
-        return read_input(name, MAX_TEXT).decode("utf-8", "replace")
+        return read_input(name, MAX_TEXT).decode("utf-8-sig", "replace")
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 
