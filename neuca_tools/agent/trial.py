@@ -85,9 +85,10 @@ def _pass_on_trial(
     try:
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
+        # The seconds are for the user to look at what the pass has done.
+        trial_file.save_trial(config, intake, seconds, earlier_record, decision)
         show_outcome(report, status_of(config, intake, outcome.decision, report))
-        left = max(0.0, began + seconds - time.monotonic())
-        received = signal.sigtimedwait(_SIGNALS, left)
+        received = signal.sigtimedwait(_SIGNALS, seconds)
         if received is not None and received.si_signo == signal.SIGUSR1:
             keep_document(intake, config.state, config.run_directory)
             end = KEPT

@@ -268,6 +268,18 @@ def test_without_an_earlier_document_everything_is_given_back(lab):
     assert not (lab.folder / "state/record.json").exists()
 
 
+def test_the_seconds_of_a_trial_begin_after_its_pass(host):
+    slow = (
+        "import time; from neuca_tools.apply.transaction import Transaction as T; run = T.run;"
+        f" T.run = lambda self: (run(self), time.sleep(2))[0]; {MAIN}"
+    )
+    trial = Trial(host, 2, main=slow)
+    assert host.neuca("confirm").out == "kept\n"
+    code, said = trial.end()
+    assert (code, said[-1]) == (0, "confirmed: the document is now the active one")
+    host.document(LATER)
+
+
 def test_a_defect_takes_the_trial_back_and_says_so_on_one_line(host):
     before = state(host)
     # The library fails in the middle of the trial in a way that nothing expects.
