@@ -277,7 +277,7 @@ def test_the_seconds_of_a_trial_begin_after_its_pass(host):
     assert host.neuca("confirm").out == "kept\n"
     code, said = trial.end()
     assert (code, said[-1]) == (0, "confirmed: the document is now the active one")
-    host.document(LATER)
+    assert host.once(LATER).code == 0
 
 
 def test_a_defect_takes_the_trial_back_and_says_so_on_one_line(host):
