@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any, Optional
 
@@ -152,6 +153,8 @@ def process_report(environment: Mapping[str, str]) -> None:
                 dhcplease.accept_lease(given, request, place)
         elif reason in LOSS_REASONS and _is_lost(reason, environment, place):
             dhcplease.drop_lease(place)
+        elif reason == "EXPIRE" and _protocol(request):
+            dhcplease.accept_lease(_unexpired_lease(place), request, place)
     except ObserveError as error:
         raise ApplyError(error.text) from error
 
@@ -159,16 +162,28 @@ def process_report(environment: Mapping[str, str]) -> None:
 def _is_lost(reason: str, environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report ends the remembered lease, and not another IPv6 address.
 
-    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 seconds after a restart or a
-    loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2). An IPv6 address is gone
-    by then, because dhcpcd deletes it even with --noconfigure.
+    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 seconds (IPv6: 10) after a
+    restart or a loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2; RFC 8415,
+    18.2.3).
     """
     ends = dhcplease.addresses_of_lease(dhcplease.read_lease(place))
     host = dhcplease.lost_address(environment)
-    if host is not None:
-        return f"{host}/128" in ends
+    if host is not None and f"{host}/128" not in ends:
+        return False
     soon = time.time() + END_SECONDS
     return reason != "EXPIRE" or all(0 < end < soon for end in ends.values())
+
+
+def _unexpired_lease(place: Path) -> dhcplease.LeaseContent:
+    """The rest of an IPv6 lease, whose address dhcpcd has deleted even with --noconfigure."""
+    ends, now = dhcplease.addresses_of_lease(dhcplease.read_lease(place)), int(time.time())
+    return dhcplease.LeaseContent(
+        tuple(
+            dhcplease.TimedAddress(ip_interface(text), end - now, end - now)
+            for text, end in ends.items()
+            if end > now
+        )
+    )
 
 
 def _read_request(path: Path) -> dict[str, Any]:
