@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.in_force import decide_document, note_seen
@@ -27,9 +26,10 @@ from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import lock_holder, locked
 from neuca_tools.guest import outcome as guest
+from neuca_tools.model import Record
 from neuca_tools.state import store, updates
 from neuca_tools.state.active_document import Intake, keep_document
-from neuca_tools.state.records import RECORD
+from neuca_tools.state.records import Trial, load_record
 from neuca_tools.status.judge import Report, Status
 
 # How a trial ends: confirmed, rolled back, or with something left that could not be rolled back.
@@ -60,7 +60,7 @@ def run_trial(
             config, intake, from_own_sources=from_own_sources, even_if_seen=True
         )
         note_seen(config, intake.seen)  # else the next poll would apply it, even after a roll-back
-        earlier_record = store.read_state(config.state, RECORD) or {}
+        earlier_record = load_record(config.state)
         with open_host(config, intake) as host:
             end = _pass_on_trial(host, earlier_record, seconds, show_outcome)
         store.save_state(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
@@ -70,7 +70,7 @@ def run_trial(
 
 
 def _pass_on_trial(
-    host: Host, earlier_record: Mapping[str, Any], seconds: float, show_outcome: ShowOutcome
+    host: Host, earlier_record: Record, seconds: float, show_outcome: ShowOutcome
 ) -> str:
     """Make the pass; unless it is confirmed, roll it back, whatever else happens.
 
@@ -86,9 +86,10 @@ def _pass_on_trial(
     try:
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
+        # The seconds are for the user to look at what the pass has done.
+        trial_file.save_trial(config, intake, seconds, earlier_record, decision)
         show_outcome(report, status_of(config, intake, outcome.decision, report))
-        left = max(0.0, began + seconds - time.monotonic())
-        received = signal.sigtimedwait(_SIGNALS, left)
+        received = signal.sigtimedwait(_SIGNALS, seconds)
         if received is not None and received.si_signo == signal.SIGUSR1:
             keep_document(intake, config.state, config.run_directory)
             end = KEPT
@@ -105,7 +106,7 @@ def _pass_on_trial(
 
 def confirm_trial(config: Config) -> None:
     """Confirm the trial in progress, and wait until it has been kept. Raises NeucaError."""
-    pid = trial_file.stored_trial(config).get("pid")
+    pid = (trial_file.stored_trial(config) or Trial()).pid
     if not pid or pid != lock_holder(config.pass_lock):
         raise NeucaError("confirm: no trial is in progress")
     with suppress(ProcessLookupError):

@@ -6,51 +6,50 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.backends import hostid, processes
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
-from neuca_tools.model import Record
+from neuca_tools.model import UNRECORDED, Record
 from neuca_tools.model.links import NONE_IN_FORCE
-from neuca_tools.state import store
+from neuca_tools.state import records, store
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.records import RECORD, TRIAL, load_record, save_record
+from neuca_tools.state.records import Trial
 
 if TYPE_CHECKING:
     from neuca_tools.apply.decide import Decision
 
 
 def save_trial(
-    config: Config, intake: Intake, seconds: float, record: Mapping[str, Any], decision: Decision
+    config: Config, intake: Intake, seconds: float, record: Record, decision: Decision
 ) -> None:
     """Save the trial of this process, with the record from before it. Raises ApplyError."""
-    data = {
-        "boot_id": hostid.boot_id(),
-        "pid": os.getpid(),
-        "process": processes.process_note(os.getpid()).decode(),
-        "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
-        "source": intake.stored.source if intake.stored else "",
-        "record": record,
-        "names": {mac: device.name for mac, device in decision.resolution.roles.nics.items()},
-        "changed": sorted(decision.unapplied_scope()),
-    }
-    store.save_state(config.state, TRIAL, data, 0o644)
+    trial = Trial(
+        boot_id=hostid.boot_id(),
+        pid=os.getpid(),
+        process=processes.process_note(os.getpid()).decode(),
+        until=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
+        source=intake.stored.source if intake.stored else "",
+        record=record,
+        names={mac: device.name for mac, device in decision.resolution.roles.nics.items()},
+        changed=tuple(sorted(decision.unapplied_scope())),
+    )
+    records.save_trial(config.state, trial)
 
 
 def remove_trial(config: Config) -> None:
     """Raises ApplyError."""
-    store.remove_state(config.state, TRIAL)
+    store.remove_state(config.state, records.TRIAL)
 
 
-def restore_record(config: Config, record: Mapping[str, Any]) -> None:
+def restore_record(config: Config, record: Record) -> None:
     """Save this record, empty if there was none, as the agent's. Raises ApplyError."""
-    if record:
-        store.save_state(config.state, RECORD, record, 0o644)
+    if record == Record():
+        store.remove_state(config.state, records.RECORD)
     else:
-        store.remove_state(config.state, RECORD)
+        records.save_record(config.state, record)
 
 
 def recover_from_trial(config: Config) -> bool:
@@ -61,13 +60,13 @@ def recover_from_trial(config: Config) -> bool:
     interrupted = stored_trial(config)
     if not interrupted:
         return False
-    if interrupted.get("boot_id") != hostid.boot_id():
-        restore_record(config, interrupted.get("record") or {})
+    if interrupted.boot_id != hostid.boot_id():
+        restore_record(config, interrupted.record)
         remove_trial(config)
         return True
     if not is_running(interrupted):
         with suppress(RecordError):  # which the pass reports
-            save_record(config.state, next_record(config))
+            records.save_record(config.state, next_record(config))
     return False
 
 
@@ -77,14 +76,13 @@ def next_record(config: Config) -> Record:
     What a trial that was killed did is still there and ours. Only the names are those from before
     it, and the NICs that it changed have no request in force: the pass returns to theirs.
     """
-    record, interrupted = load_record(config.state), stored_trial(config)
-    if interrupted.get("boot_id") != hostid.boot_id() or is_running(interrupted):
+    record, interrupted = records.load_record(config.state), stored_trial(config)
+    if interrupted is None or interrupted.boot_id != hostid.boot_id() or is_running(interrupted):
         return record
-    earlier = (interrupted.get("record") or {}).get("nics", {})
-    names, changed = interrupted.get("names", {}), interrupted.get("changed", ())
+    earlier, changed = interrupted.record.nics, interrupted.changed
     nics = {
         mac: nic._replace(
-            name=earlier.get(mac, {}).get("name") or names.get(mac, nic.name),
+            name=earlier.get(mac, UNRECORDED).name or interrupted.names.get(mac, nic.name),
             applied=NONE_IN_FORCE if mac in changed else nic.applied,
         )
         for mac, nic in record.nics.items()
@@ -93,25 +91,26 @@ def next_record(config: Config) -> Record:
     return record._replace(nics=nics, applied=applied)
 
 
-def stored_trial(config: Config) -> dict[str, Any]:
-    """The trial in progress, or one that was interrupted; empty if there is none."""
+def stored_trial(config: Config) -> Optional[Trial]:
+    """The trial in progress, or one that was interrupted; None without a usable file of one."""
     with suppress(RecordError):
-        return store.read_state(config.state, TRIAL) or {}
-    return {}
+        return records.load_trial(config.state)
+    return None
 
 
-def is_running(trial: Mapping[str, Any]) -> bool:
+def is_running(trial: Optional[Trial]) -> bool:
     """Whether the process of a trial still runs; a zombie does not, nor another with its ID."""
-    return bool(processes.running_process(str(trial.get("process", ""))))
+    return trial is not None and bool(processes.running_process(trial.process))
 
 
 def trial_note(config: Config) -> Optional[str]:
     """A line for status while a trial runs, or after its process was killed; else None."""
     present = stored_trial(config)
-    if not present:
+    if present is None:
         return None
     if not is_running(present):
         return "a trial was interrupted: the next pass returns to the earlier document"
-    source, until = present.get("source"), present.get("until")
-    subject = f"the document of {source}" if source else "the configuration without a document"
-    return f"{subject} is on trial until {until}: neuca confirm keeps it"
+    subject = "the configuration without a document"
+    if present.source:
+        subject = f"the document of {present.source}"
+    return f"{subject} is on trial until {present.until}: neuca confirm keeps it"

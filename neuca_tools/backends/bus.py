@@ -58,11 +58,6 @@ class Bus(AbstractContextManager["Bus"]):
             self._connection.close()
             self._connection = None
 
-    @property
-    def reached(self) -> bool:
-        """Whether the connection is open; False before the first call."""
-        return self._connection is not None
-
     def owner(self, name: str) -> Optional[str]:
         """The unique name of the owner of a well-known name; None without an owner or a bus."""
         try:

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import (
     IPv4Address,
@@ -34,6 +35,7 @@ from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Address, Device, Host, Route, World
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
+from neuca_tools.model.shapes import Shapes
 from neuca_tools.model.topology import METADATA_HOSTS
 
 LEASE = ".lease"
@@ -55,7 +57,6 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
 MAX_LEASE_BYTES = 1 << 16
 MAX_ROUTES = 64  # of one lease
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
-_DAMAGE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
@@ -225,21 +226,23 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
         if refused and not accepted:
             _remove_lease(netlink, world, before)
             left = {"index": index, "protocol": request.get("protocol"), "refused": refused}
-            _save_lease(place, left)
+            write_files({place: json.dumps(left).encode()})
             return
-        record = _lease_record(lease._replace(addresses=accepted), request, world, before)
+        lease = lease._replace(addresses=accepted)
+        record = _lease_record(lease, request, world, before)
         if refused:
             record["refused"] = refused
         if request["mtu"] and not record["mtu"]:
             _restore_mtu(netlink, world.devices[index], before)
         # First of all, so that all that follows is known to be ours, whatever fails.
-        _save_lease(place, {**record, "addresses": {**earlier, **record["addresses"]}})
-        _set_lease(netlink, world, record, accepted, lease.routes)
+        begun = {**record, "addresses": {**earlier, **record["addresses"]}}
+        write_files({place: json.dumps(begun).encode()})
+        _set_lease(netlink, world, record, lease)
         ended = earlier.keys() - record["addresses"].keys()
         for address in ended:
             netlink.delete_address(index, ip_interface(address))
         if ended:
-            _save_lease(place, record)
+            write_files({place: json.dumps(record).encode()})
 
 
 def _accepted_addresses(
@@ -262,11 +265,11 @@ def _accepted_addresses(
 def addresses_of_lease(lease: Mapping[str, Any]) -> dict[str, int]:
     """The addresses that a remembered lease has set, with the second at which each ends.
 
-    0 stands for one without an end. Files of earlier releases have a single address.
+    0 stands for one without an end.
     """
     if lease.get("address"):
-        return {str(lease["address"]): int(lease["until"])}
-    return {str(text): int(until) for text, until in lease.get("addresses", {}).items()}
+        return {lease["address"]: lease["until"]}
+    return dict(lease.get("addresses", {}))
 
 
 def _lease_record(
@@ -303,21 +306,15 @@ def _mtu_below(device: Device, world: World) -> int:
     return lower.mtu if lower and device.kind in ("vlan", "macvlan", "ipvlan") else 0
 
 
-def _set_lease(
-    netlink: Netlink,
-    world: World,
-    lease: Mapping[str, Any],
-    addresses: Collection[TimedAddress],
-    routes: Collection[Route],
-) -> None:
+def _set_lease(netlink: Netlink, world: World, lease: Mapping[str, Any], new: LeaseContent) -> None:
     index = int(lease["index"])
-    for timed in addresses:
+    for timed in new.addresses:
         # An address without an end would not be told from one of an administrator.
         valid, preferred = (min(seconds, FOR_EVER - 1) for seconds in timed[1:])
         netlink.lease_address(index, timed.address, valid, preferred)
-    for route in routes:
+    for route in new.routes:
         netlink.replace_route(route)
-    _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
+    _remove_routes(netlink, world, lease, {_route_identity(route) for route in new.routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
         netlink.set_attributes(index, {"mtu": int(lease["mtu"])})
 
@@ -341,16 +338,14 @@ def _remove_lease(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> N
         return
     _remove_routes(netlink, world, lease, ())
     for text in addresses_of_lease(lease):
-        with suppress(ValueError):
-            netlink.delete_address(device.index, ip_interface(text))
+        netlink.delete_address(device.index, ip_interface(text))
     _restore_mtu(netlink, device, lease)
 
 
 def _restore_mtu(netlink: Netlink, device: Device, lease: Mapping[str, Any]) -> None:
     """Set the MTU from before a lease, unless it has been changed since."""
-    was = int(lease.get("mtu_before", 0))
-    if was and device.mtu == int(lease.get("mtu", 0)):
-        netlink.set_attributes(device.index, {"mtu": was})
+    if lease.get("mtu_before") and device.mtu == lease["mtu"]:
+        netlink.set_attributes(device.index, {"mtu": lease["mtu_before"]})
 
 
 def _route_identity(route: Route) -> tuple[object, ...]:
@@ -373,28 +368,38 @@ def _remove_routes(
         netlink.delete_route(route)
 
 
-def _save_lease(place: Path, record: Mapping[str, Any]) -> None:
-    write_files({place: json.dumps(record).encode()})
+@dataclass
+class _KeptLease:
+    """The file of a lease. Those of earlier releases have a single `address`, `until` a second."""
+
+    index: int
+    protocol: Optional[str] = None
+    table: int = 0
+    family: int = 4
+    mtu: int = 0
+    mtu_before: int = 0
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    refused: str = ""
+    address: str = ""
+    until: int = 0
 
 
 def read_lease(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
-    with suppress(OSError, *_DAMAGE_ERRORS):
-        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"")
-        for number in (record["index"], record.get("mtu", 0), record.get("mtu_before", 0)):
-            int(number)
-        for text in addresses_of_lease(record):
-            ip_interface(text)
-        return dict(record)
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
+        lease = vars(Shapes({}, strict=False).read(_KeptLease, content))
+        for text in addresses_of_lease(lease):
+            ip_interface(text)  # raises ValueError
+        return lease
     return {}
 
 
 def refused_leases(place: Path) -> Iterator[tuple[int, str]]:
     """Why leases are not used, as the beginning of a sentence, by interface index."""
-    for name in names_in(place):
-        if name.endswith(LEASE):
-            record = read_lease(place / name)
-            if record.get("refused"):
-                is_advertised = record.get("protocol") == ADVERTISEMENTS
-                what = "autoconfigured address" if is_advertised else "DHCP lease of"
-                yield int(record["index"]), f"the {what} {record['refused']}"
+    leases = (read_lease(place / name) for name in names_in(place) if name.endswith(LEASE))
+    for lease in leases:
+        if lease.get("refused"):
+            is_advertised = lease["protocol"] == ADVERTISEMENTS
+            what = "autoconfigured address" if is_advertised else "DHCP lease of"
+            yield lease["index"], f"the {what} {lease['refused']}"

@@ -202,7 +202,7 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
         if name.endswith(".conf") and name != sysctld.OURS
     ]
     ordered = sysctld.order_files([*paths, str(root / sysctld.LAST)])
-    texts = ((path, _beginning_of(path)) for path in ordered)
+    texts = ((path, text_of(Path(path))) for path in ordered)
     return [(path, text) for path, text in texts if text]
 
 

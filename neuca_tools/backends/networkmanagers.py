@@ -43,9 +43,7 @@ class Manager(Service, ABC):
 
     def _is_starting(self) -> bool:
         """Whether its cgroup exists; it may have read its files before ours were written."""
-        return self._bus.reached and any(
-            (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
-        )
+        return any((root / "system.slice" / self.unit).is_dir() for root in CGROUPS)
 
     @abstractmethod
     def states(self) -> dict[str, str]:

@@ -23,7 +23,6 @@ _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
 _TAGS = Path("/run/udev/tags")  # one directory for each tag in use
 VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
-_MAX_RULES_BYTES = 1 << 20  # of one file
 _SYSFS = Path("/sys/class/net")
 _DATA = Path("/run/udev/data")  # a file for each device
 # Properties of a device that is being renamed, or (systemd 257) processed again.
@@ -160,7 +159,7 @@ def read_rules() -> Iterator[tuple[Path, str]]:
     for directory in _RULES:
         for name in readable_names_in(directory):
             if name.endswith(".rules"):
-                yield directory / name, text_of(directory / name, _MAX_RULES_BYTES)
+                yield directory / name, text_of(directory / name)
 
 
 def volume_numbers() -> list[str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ def filled_in(text: str) -> str:
 
         raise ArgumentTypeError("it is empty")
     return text
+
+
+def file_path(text: str) -> Path:
+    """A path; an empty one would be the current directory."""
+    return Path(filled_in(text))
 
 
 def seconds_up_to(high: float, low: float = 1.0) -> Callable[[str], float]:

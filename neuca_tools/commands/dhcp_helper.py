@@ -9,6 +9,7 @@ Without arguments it is the script of the client, with the lease in its environm
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -143,32 +144,68 @@ def process_report(environment: Mapping[str, str]) -> None:
     request = _read_request(path)
     _restore_mode(path, request)
     try:
+        given = None
         if reason in LEASE_REASONS:
-            if _protocol(request):
-                given = dhcplease.read_dhcp6_lease(environment)
-            else:
-                given = dhcplease.read_dhcp4_lease(environment, request)
-            if given is not None:
-                dhcplease.accept_lease(given, request, place)
+            given = _read_lease(environment, request)
         elif reason in LOSS_REASONS and _is_lost(reason, environment, place):
             dhcplease.drop_lease(place)
+        elif reason == "EXPIRE":
+            given = _unexpired_lease(environment, request, place)
+        if given is not None:
+            dhcplease.accept_lease(given, request, place)
     except ObserveError as error:
         raise ApplyError(error.text) from error
+    except ApplyError as error:
+        # While the link is down it takes no routes. dhcpcd reports again once it is up.
+        if reason != "EXPIRE" or error.errno != errno.ENETDOWN:
+            raise
+
+
+def _read_lease(
+    environment: Mapping[str, str], request: Mapping[str, Any]
+) -> Optional[dhcplease.LeaseContent]:
+    if _protocol(request):
+        return dhcplease.read_dhcp6_lease(environment)
+    return dhcplease.read_dhcp4_lease(environment, request)
 
 
 def _is_lost(reason: str, environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report ends the remembered lease, and not another IPv6 address.
 
-    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 seconds after a restart or a
-    loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2). An IPv6 address is gone
-    by then, because dhcpcd deletes it even with --noconfigure.
+    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 seconds (IPv6: 10) after a
+    restart or a loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2; RFC 8415,
+    18.2.3).
     """
     ends = dhcplease.addresses_of_lease(dhcplease.read_lease(place))
     host = dhcplease.lost_address(environment)
-    if host is not None:
-        return f"{host}/128" in ends
+    if host is not None and f"{host}/128" not in ends:
+        return False
     soon = time.time() + END_SECONDS
     return reason != "EXPIRE" or all(0 < end < soon for end in ends.values())
+
+
+def _unexpired_lease(
+    environment: Mapping[str, str], request: Mapping[str, Any], place: Path
+) -> Optional[dhcplease.LeaseContent]:
+    """The rest of the remembered lease, if the report is about it.
+
+    The kernel has dropped its routes if the link was down, and dhcpcd an IPv6 address, even with
+    --noconfigure.
+    """
+    earlier = {name.replace("old_", "new_", 1): environment[name] for name in environment}
+    lease = _read_lease(earlier, request)
+    ends, now = dhcplease.addresses_of_lease(dhcplease.read_lease(place)), int(time.time())
+    if lease is None or not all(str(timed.address) in ends for timed in lease.addresses):
+        return None
+    left = {text: end - now if end else dhcplease.FOR_EVER for text, end in ends.items()}
+    return lease._replace(
+        addresses=tuple(
+            dhcplease.TimedAddress(
+                address, *(min(left[str(address)], seconds) for seconds in times)
+            )
+            for address, *times in lease.addresses
+        )
+    )
 
 
 def _read_request(path: Path) -> dict[str, Any]:

@@ -29,8 +29,10 @@ from neuca_tools.errors import (
     LockedError,
     NeucaError,
     ObserveError,
+    RecordError,
 )
 from neuca_tools.files import lock_holder, locked, write_files
+from neuca_tools.state.records import load_trial
 from neuca_tools.state.store import NO_ROOM
 
 # Imports inside functions: each mode loads only what it needs of 50 to 120 ms.
@@ -110,17 +112,17 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _end_trial(config: Config) -> None:
     """After a boot in the middle of a trial, names and all else are those from before it."""
-    trial = trial_file.stored_trial(config)
-    if not trial or trial_file.is_running(trial):
-        return
     try:
+        trial = load_trial(config.state)
+        if trial is None or trial_file.is_running(trial):
+            return
         with locked(config.pass_lock, config.command_timeout):
             is_dropped = trial_file.recover_from_trial(config)
         if is_dropped:
             print(
                 "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
             )
-    except (ApplyError, ObserveError) as error:
+    except (ApplyError, ObserveError, RecordError) as error:
         print(f"neuca: {error.text}, ignoring", file=sys.stderr)
 
 

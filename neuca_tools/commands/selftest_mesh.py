@@ -14,7 +14,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.commands.arguments import CONFIG, Options, add_output_options, seconds_up_to, value
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    Options,
+    add_output_options,
+    file_path,
+    seconds_up_to,
+    value,
+)
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
@@ -97,7 +104,7 @@ PLAN_OPTIONS: Options = {
 }
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; an interrupted run resumes from it",
-                    type=Path, required=True),
+                    type=file_path, required=True),
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
         "SECONDS", "how long hosts may take to start (default: %(default)g)",
@@ -186,7 +193,7 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 
 def _read_text(name: str) -> str:
     try:
-        return read_input(name, MAX_TEXT).decode("utf-8", "replace")
+        return read_input(name, MAX_TEXT).decode("utf-8-sig", "replace")
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 
@@ -351,7 +358,7 @@ COMMANDS = {
     "run": Subcommand(
         "run a plan on all hosts, or continue it, and report",
         _run,
-        {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
+        {"plan": value("PLAN", "the plan; after --, options of clush follow", type=file_path)},
         {**RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS},
     ),
     "join": Subcommand(
@@ -363,13 +370,13 @@ COMMANDS = {
     "report": Subcommand(
         "report the results of a run",
         _report_results,
-        {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
+        {"files": value("FILE", "a plan, or results", nargs="+", type=file_path)},
         {**OUTPUT_OPTIONS, **REPORT_OPTIONS},
     ),
     "stop": Subcommand(
         "stop a run, or mesh join with a plan",
         _stop_run,
-        {"file": value("FILE", "the output of the run, or the plan", type=Path)},
+        {"file": value("FILE", "the output of the run, or the plan", type=file_path)},
         {},
     ),
 }

@@ -60,7 +60,7 @@ def _stream_counts(word: str) -> tuple[int, ...]:
 
 def _step_names(word: str) -> frozenset[str]:
     steps = frozenset(split_list(word))
-    for wrong in sorted(steps - set(STEPS)):
+    for wrong in sorted(steps - set(STEPS)) if steps else [word]:
         raise refused_value(wrong, f"one of the steps {', '.join(STEPS)}")
     return steps
 

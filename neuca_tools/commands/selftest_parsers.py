@@ -11,7 +11,6 @@ import argparse
 import sys
 from collections import ChainMap
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Callable, NamedTuple
 
 from neuca_tools.commands.arguments import (
@@ -20,6 +19,7 @@ from neuca_tools.commands.arguments import (
     Options,
     add_options,
     add_output_options,
+    file_path,
     flag,
     value,
 )
@@ -85,12 +85,12 @@ OUTPUT_OPTIONS: Options = {
 }
 _METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
 REPORT_OPTIONS: Options = {
-    "html": value("PATH", "also write the report to an HTML file", type=Path),
-    "prometheus": value("PATH", f"also write metrics {_METRICS}", type=Path),
+    "html": value("PATH", "also write the report to an HTML file", type=file_path),
+    "prometheus": value("PATH", f"also write metrics {_METRICS}", type=file_path),
 }
 SERIES_OPTIONS: Options = {
-    "csv": value("PATH", "also write the series over time to a CSV file", type=Path),
-    "svg": value("PATH", "also write the plot of these to an SVG file", type=Path),
+    "csv": value("PATH", "also write the series over time to a CSV file", type=file_path),
+    "svg": value("PATH", "also write the plot of these to an SVG file", type=file_path),
 }
 
 
@@ -216,7 +216,7 @@ def compare_parser() -> argparse.ArgumentParser:
     runs = value("RUN", "runs in order of time; the last is judged")
     parser.add_argument("runs", nargs="+", **runs)
     parser.set_defaults(usage=parser.format_usage)
-    html = value("PATH", "also write an HTML file with all runs in one plot", type=Path)
+    html = value("PATH", "also write an HTML file with all runs in one plot", type=file_path)
     add_grouped(parser, CONFIG, JSON, {"html": html}, SERIES_OPTIONS)
     return parser
 

@@ -94,13 +94,20 @@ def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[
 
 def _choice_in_effect(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
     """The choice in effect, with the options of the command line; None if there are none."""
-    profiles = _parse_option("profile", profile_names, arguments.profile)
+    profiles = _parse_option("profile", _selected_profiles, arguments.profile)
     rate = _parse_option("rate", arithmetic.parse_rate, arguments.rate)
     rtt = _parse_option("rtt", arithmetic.parse_rtt, arguments.rtt)
     if (arguments.profile, arguments.rate, arguments.rtt) == (None, None, None):
         return None
     current = load_choice(config.run_directory) or config.choice
     return Choice(profiles or current.profiles, rate or current.rate, rtt or current.rtt)
+
+
+def _selected_profiles(text: str) -> tuple[str, ...]:
+    names = profile_names(text)
+    if not names:
+        raise UnusableError(f'"{text}" names no profile')
+    return names
 
 
 def _parse_option(

@@ -177,7 +177,7 @@ def _config_field(where: tuple[str, str], entry: Entry, faults: list[Fault]) -> 
     if where == SOURCES:
         known = tuple(_read_list(entry, lambda text: str(parse_source(text)), faults))
         return {"sources": known} if known else {}
-    if not entry.value:
+    if not entry.value.strip(", "):
         return {}
     name, read = OPTIONS[where]
     try:

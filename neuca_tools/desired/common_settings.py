@@ -28,6 +28,7 @@ from neuca_tools.model import (
     ACCEPT_RA,
     OWN,
     UNCHANGED,
+    UNRECORDED,
     Address,
     Device,
     Host,
@@ -69,7 +70,8 @@ class CommonSettings:
         self.scene, self.limits, self.masters, self.sure = scene, limits, masters, sure
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.sysctl_judge, self.gateways = sysctl_judge, gateways
-        self._quiet = links_without_advertisements(self.requests, self.roles, self.world)
+        quiet = links_without_advertisements(self.requests, self.roles, self.world)
+        self._quiet = frozenset(key for key in quiet if not self._may_need_advertisements(key))
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -78,11 +80,22 @@ class CommonSettings:
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
 
+    def _is_sure(self, key: LinkKey) -> bool:
+        """Whether no unusable part of the document can be about the link."""
+        return self.sure is None or key in self.sure
+
+    def _may_need_advertisements(self, key: LinkKey) -> bool:
+        """Whether an unusable part may request what router advertisements are on for.
+
+        That is so on a NIC that is configured already, unless they have been turned off.
+        """
+        is_configured = bool(self.record.nics.get(key.mac, UNRECORDED).applied)
+        are_off = ACCEPT_RA in self.record.originals.get(key, UNCHANGED).sysctls
+        return is_configured and not are_off and not self._is_sure(key)
+
     def originals_of(self, key: LinkKey) -> OriginalValues:
         """The link's original values; none if the document is too incomplete to restore them."""
-        if self.sure is None or key in self.sure:
-            return self.record.originals.get(key, UNCHANGED)
-        return UNCHANGED
+        return self.record.originals.get(key, UNCHANGED) if self._is_sure(key) else UNCHANGED
 
     def add(self, request: LinkRequest, link: Link, mtu: Optional[int], future_mtu: int) -> Link:
         """The link with the settings; those that are not requested get their original value.

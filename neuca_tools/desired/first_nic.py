@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
-from neuca_tools.model.topology import identity, nics_in, with_upper_devices
+from neuca_tools.model.topology import identity, nics_in, with_lower_devices
 
 # Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
 # link training take a few seconds), one without an address after the second (NetworkManager tries
@@ -37,13 +37,18 @@ class Belief(NamedTuple):
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     """The first of these NICs (MACs) in the order of the bus that has a carrier."""
     nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
-    waiting = [nic for nic in sorted(nics, key=bus_order) if not _is_passed_over(nic, world)]
+    addressed = devices_with_address(world)
+    waiting = [
+        nic
+        for nic in sorted(nics, key=bus_order)
+        if nic.index in addressed or not _is_passed_over(nic, world)
+    ]
     if not waiting:
         return Belief()
     first, *others = waiting
-    if has_address(world, first) or world.age < LEASE_SECONDS:
+    if first.index in addressed or world.age < LEASE_SECONDS:
         return Belief(identity(first))
-    leased = (identity(nic) for nic in others if has_address(world, nic))
+    leased = (identity(nic) for nic in others if nic.index in addressed)
     return Belief(identity(first), tuple(leased))
 
 
@@ -55,26 +60,30 @@ def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:
     return bool(device.slot), device.slot, device.index
 
 
-def has_address(world: World, nic: Device) -> bool:
-    """Whether the NIC, or a device on it, has any but a link-local IPv6 address.
+def devices_with_address(world: World) -> frozenset[int]:
+    """The devices that have, or below one that has, any but a link-local IPv6 address.
 
     A management network may be a link-local one of IPv4, around the service's address.
     """
-    return any(
-        address.version == 4 or not address.is_link_local
-        for index in with_upper_devices(world, [nic.index])
-        for address in world.addresses.get(index, ())
+    return with_lower_devices(
+        world,
+        (
+            index
+            for index, addresses in world.addresses.items()
+            if any(address.version == 4 or not address.is_link_local for address in addresses)
+        ),
     )
 
 
 def is_addressed(world: World, mac: str) -> bool:
-    """Whether the NIC with this MAC is present and `has_address`."""
-    return any(has_address(world, nic) for nic in nics_in(world) if identity(nic) == mac)
+    """Whether the NIC with this MAC is present, and it or a device on it has an address."""
+    nics = [nic.index for nic in nics_in(world) if identity(nic) == mac]
+    return not devices_with_address(world).isdisjoint(nics)
 
 
 def _is_passed_over(nic: Device, world: World) -> bool:
     """Whether the NIC is down or has no carrier, although the links have had their time."""
-    if has_address(world, nic) or (nic.up and nic.carrier):
+    if nic.up and nic.carrier:
         return False
     limit = CARRIER_SECONDS if nic.up else LEASE_SECONDS
     return world.age >= limit

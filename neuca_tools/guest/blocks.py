@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -58,10 +59,12 @@ def _split_at_marks(
     Without marks, all of it is after; None unless there is one pair of marks or none.
     """
     lines = content.splitlines(keepends=True)
-    marks = [number for number, line in enumerate(lines) if line.strip() in (begin, end)]
+    # An editor may have put a byte order mark before the first line.
+    words = [line.strip() for line in content.removeprefix(BOM_UTF8).splitlines()]
+    marks = [number for number, word in enumerate(words) if word in (begin, end)]
     if not marks:
         return b"", b"", content
-    if [lines[number].strip() for number in marks] != [begin, end]:
+    if [words[number] for number in marks] != [begin, end]:
         return None
     first, last = marks[0], marks[1] + 1
     return b"".join(lines[:first]), b"".join(lines[first:last]), b"".join(lines[last:])

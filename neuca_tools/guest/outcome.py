@@ -136,10 +136,15 @@ def request_run(config: Config, intake: Intake) -> None:
 
 
 def _is_run_requested(directory: Path, sha256: str) -> bool:
-    """Whether a run for this document is requested already, or has ended."""
+    """Whether a run for this document is requested already, or the last one was for it.
+
+    One that has begun may be for another document.
+    """
     with suppress(OSError):
-        has_mark = read_bytes(directory / DUE) is not None
-        return has_mark or read_bytes(directory / RAN) == sha256.encode()
+        if read_bytes(directory / DUE) is not None:
+            return True
+        has_begun = read_bytes(directory / BEGUN) is not None
+        return not has_begun and read_bytes(directory / RAN) == sha256.encode()
     return False
 
 

@@ -22,7 +22,7 @@ from neuca_tools.config.options import LOGIN
 from neuca_tools.documents.neuca.tables import is_public_key
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import ApplyError, RecordError
-from neuca_tools.files import applying, read_bytes, write_files
+from neuca_tools.files import applying, read_bytes, text_of, write_files
 from neuca_tools.guest import authorized_keys, programs
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.libc import user_lookup_error
@@ -35,6 +35,7 @@ from neuca_tools.state.store import read_state, remove_state, save_state
 RECORD = "guest-users.json"
 # sudo ignores files with a dot in their names (sudoers(5)), such as those that are being written.
 SUDOERS = Path("/etc/sudoers.d")
+NSSWITCH = Path("/etc/nsswitch.conf")
 MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"
 SHELLS = ("/bin/bash", "/bin/sh")
 
@@ -208,11 +209,17 @@ def find_account(login: str) -> Optional[pwd.struct_passwd]:
     try:
         return pwd.getpwnam(login)
     except KeyError:
-        error = user_lookup_error(login)
+        error = user_lookup_error(login, _name_services())
         if not error:
             return None
         text = f'look up the user "{login}": a name service does not respond: {os.strerror(error)}'
         raise ApplyError(text, error) from None
+
+
+def _name_services() -> str:
+    """The name services for users; empty if the file has none."""
+    lines = (line.partition("#")[0].split() for line in text_of(NSSWITCH).splitlines())
+    return next((" ".join(words[1:]) for words in lines if words[:1] == ["passwd:"]), "")
 
 
 def _existing_account(login: str) -> Optional[pwd.struct_passwd]:

@@ -133,14 +133,17 @@ def _write_files(sides: Sides) -> Iterator[Operation]:
 
 def _notify_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.observed, sides.desired)
+    manager = "networkmanager"  # networkd releases a link only when it reads its files again
     for _, current, wanted in sides.link_pairs:
-        for manager, word in sorted(wanted.managers.items()):
-            if word != "unmanaged" or current.managers.get(manager) != "managed":
-                continue
-            if is_our_uuid(current.profile):
-                to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
-            else:
-                yield Unmanage(_target_by_present_name(current), manager)
+        if (
+            wanted.managers.get(manager) != "unmanaged"
+            or current.managers.get(manager) != "managed"
+        ):
+            continue
+        if is_our_uuid(current.profile):
+            to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
+        else:
+            yield Unmanage(_target_by_present_name(current), manager)
     yield from map(ReloadManager, sorted(to_reload))
     for _, current, wanted in sides.link_pairs:
         if _is_inactive(current, wanted):

@@ -112,7 +112,7 @@ class Ec2(Service):
         if cached is not None and cached.value.startswith(digest):
             return answer._replace(parts={NAME: cached.value[len(digest) :].encode()})
         # One part has both, so that an error never makes one of them look absent.
-        keys, tree = _public_keys(read), self._network(listing, read)
+        keys, tree = self._public_keys(read), self._network(listing, read)
         if keys:
             tree[PUBLIC_KEYS] = keys
         now = time.monotonic()
@@ -141,10 +141,18 @@ class Ec2(Service):
 
     def _nic(self, mac: str, read: _Read) -> dict[str, str]:
         path = f"network/interfaces/macs/{mac}/"
-        leaves = set(LEAVES).intersection(self._listed_words(path, read))
+        leaves = set(LEAVES).intersection(self._listed_text(path, read).split())
         if not leaves:
             raise IncompleteError(f"GET {self.url}{_ROOT}{path}: the response lists nothing known")
-        return {leaf: "\n".join(self._listed_words(path + leaf, read)) for leaf in sorted(leaves)}
+        return {
+            leaf: "\n".join(self._listed_text(path + leaf, read).split()) for leaf in sorted(leaves)
+        }
+
+    def _public_keys(self, read: _Read) -> list[str]:
+        """The public keys; their listing has lines such as `0=my-key`. Raises IncompleteError."""
+        matches = map(_KEY.fullmatch, _text(read("public-keys/")).splitlines())
+        numbers = [match[1] for match in matches if match][:_MAX_KEYS]
+        return [self._listed_text(f"public-keys/{number}/openssh-key", read) for number in numbers]
 
     def _demand_absent(self, name: str, words: Sequence[str], read: _Read) -> None:
         """Raise IncompleteError if an item has no words, but the service lists it by this name."""
@@ -153,16 +161,16 @@ class Ec2(Service):
                 f"GET {self.url}{_ROOT}: the service lists {name}, but gives nothing for it"
             )
 
-    def _listed_words(self, path: str, read: _Read) -> list[str]:
-        """The words of an item that the service lists. Raises IncompleteError if it has none."""
+    def _listed_text(self, path: str, read: _Read) -> str:
+        """The text of an item that the service lists. Raises IncompleteError if it has none."""
         data = read(path)
-        words = _text(data).split()
-        if not words:
+        text = _text(data).strip()
+        if not text:
             problem = "HTTP 404" if data is None else "an empty response"
             raise IncompleteError(
                 f"GET {self.url}{_ROOT}{path}: {problem}, but the service lists it"
             )
-        return words
+        return text
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
         """One item of metadata; 404 means that there is none.
@@ -222,14 +230,6 @@ class Alibaba(Ec2):
     kind = "alibaba"
     well_known, well_known_ipv6 = Url("100.100.100.200"), None
     tokens = "X-aliyun-ecs-metadata-token"
-
-
-def _public_keys(read: _Read) -> list[str]:
-    """The public keys; their listing has lines such as `0=my-key`."""
-    matches = map(_KEY.fullmatch, _text(read("public-keys/")).splitlines())
-    numbers = [match[1] for match in matches if match][:_MAX_KEYS]
-    keys = (_text(read(f"public-keys/{number}/openssh-key")).strip() for number in numbers)
-    return [key for key in keys if key]
 
 
 def _text(data: Optional[bytes]) -> str:

@@ -344,7 +344,7 @@ def _document_to_save(
 ) -> StoredDocument:
     """Both documents to save; the digest is that of `text`, a dot, and a part of `platform`'s."""
     parts = [part for part in (text, platform) if part] or [""]
-    digests = [sha256(part.encode()).hexdigest() for part in parts]
+    digests = [sha256(part.encode("utf-8", "surrogatepass")).hexdigest() for part in parts]
     joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == joined and before.source == source:
         return before

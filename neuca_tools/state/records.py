@@ -15,7 +15,7 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, TypeVar, cast
+from typing import Any, NamedTuple, Optional, TypeVar
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
@@ -78,7 +78,10 @@ def _load_file(where: Where, name: str, kind: type[T], needed: Collection[str] =
             raise ValueError(f"{missing[0]!r} is missing")
         known = kind.__annotations__.keys() & data.keys()
         content = _SHAPES.read(kind, {field: data[field] for field in known})
-        return cast(T, _checked_record(content)) if isinstance(content, Record) else content
+        record = getattr(content, "record", content)
+        if isinstance(record, Record):
+            _check_record(record)
+        return content
     except SHAPE_ERRORS as error:
         path = (where if isinstance(where, Path) else where.directory) / name
         raise unusable_file(path, f"it is not what neucad wrote: {error}") from error
@@ -139,7 +142,9 @@ def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> 
 def load_look(directory: Path) -> dict[str, Any]:
     """The answers of the sources at the last look; empty if there was none since the boot."""
     with suppress(RecordError):
-        return read_state(directory, LOOK) or {}
+        look = read_state(directory, LOOK) or {}
+        if all(name == "version" or type(look[name]) in (str, bool) for name in look):
+            return look
     return {}
 
 
@@ -186,11 +191,38 @@ def save_machine(where: Where, machine: Machine) -> None:
     save_state(where, MACHINE, {**machine._asdict(), "origin": origin}, 0o644)
 
 
+class Trial(NamedTuple):
+    """A trial (`agent.trial`), in progress or interrupted; the fields have their names in its file.
+
+    `process` identifies its process. `record` is the record from before it, `names` are those of
+    the NICs then, `changed` the handles of what it changes. `until` is a time, for status.
+    """
+
+    boot_id: str = ""
+    pid: int = 0
+    process: str = ""
+    until: str = ""
+    source: str = ""
+    record: Record = Record()
+    names: Mapping[str, str] = {}
+    changed: tuple[str, ...] = ()
+
+
+def load_trial(where: Where) -> Optional[Trial]:
+    """The trial, None if there is none. Raises RecordError if the file cannot be used."""
+    return _load_file(where, TRIAL, Trial)
+
+
+def save_trial(where: Where, trial: Trial) -> None:
+    """Raises ApplyError."""
+    save_state(where, TRIAL, {**trial._asdict(), "record": _record_json(trial.record)}, 0o644)
+
+
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def _checked_record(record: Record) -> Record:
-    """The record if its names are possible. Raises ValueError."""
+def _check_record(record: Record) -> None:
+    """Raise ValueError for a name or network that is not possible."""
     for text, nic in record.nics.items():
         _check_nic(text, nic.name)
     sysctls = [original.sysctls for original in record.originals.values()]
@@ -201,7 +233,8 @@ def _checked_record(record: Record) -> Record:
             raise ValueError(f"{path!r} is no setting")
     for router in record.routers.values():
         ip_address(router)  # raises ValueError
-    return record._replace(ground=tuple(str(ip_network(text)) for text in record.ground))
+    for network in record.ground:
+        ip_network(network)  # raises ValueError
 
 
 def _check_nic(text: str, name: str) -> None:

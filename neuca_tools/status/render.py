@@ -70,7 +70,7 @@ def status_text(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str
     lines.append(_headline_text(data, color))
     platform = data["document"].get("platform")
     if platform:
-        lines.append(f"platform: {PLATFORM_TEXTS[platform]}")
+        lines.append(f"platform: {PLATFORM_TEXTS.get(platform, platform)}")
     reported = {problem["text"] for problem in data["problems"]}
     if data.get("unsaved") and data["unsaved"] not in reported:
         lines.append(f"degraded: not saved: {data['unsaved']}")

@@ -12,7 +12,7 @@ import pytest
 
 from neuca_tools.backends import bus as bus_module
 from neuca_tools.backends.bus import Bus
-from neuca_tools.backends.networkmanagers import Networkd
+from neuca_tools.backends.networkmanagers import Networkd, NetworkManager
 from neuca_tools.errors import ManagerError
 
 NAME = "org.freedesktop.network1"
@@ -84,12 +84,17 @@ def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
         assert Networkd(bus).words(["eth1"]) == ({"eth1": "unmanaged"}, "")
 
 
-def test_one_that_runs_where_there_is_no_bus_at_all_cannot_be_told(monkeypatch, tmp_path):
+def test_one_that_runs_while_the_bus_is_away_is_not_absent(monkeypatch, tmp_path):
+    """The bus may start later, or have been stopped. Then the manager cannot be asked."""
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
     monkeypatch.setattr("neuca_tools.backends.networkmanagers.CGROUPS", (tmp_path,))
     (tmp_path / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
     with Bus() as bus:
-        assert Networkd(bus).words(["eth1"]) == ({"eth1": "absent"}, "")
+        assert Networkd(bus).words(["eth1"]) == (
+            {"eth1": "unknown"},
+            "systemd-networkd runs, but is not on the system bus yet",
+        )
+        assert NetworkManager(bus).words(["eth1"]) == ({"eth1": "absent"}, "")
 
 
 def test_hung(private_bus):

@@ -73,8 +73,9 @@ class Clients:
         return Path(f"/proc/{pid}/task/{pid}/children").read_text() != ""
 
     def report(self, label: str, reason: str, **lease: object) -> None:
-        """Tell the helper what dhcpcd would (dhcpcd-run-hooks(8)); `lease` has its variables without "new_"."""
-        given = [f"new_{name}={value}" for name, value in lease.items()]
+        """Tell the helper what dhcpcd would (dhcpcd-run-hooks(8)); `lease` has its variables without "new_" or "old_"."""
+        which = "old" if reason == "EXPIRE" else "new"
+        given = [f"{which}_{name}={value}" for name, value in lease.items()]
         given += [f"reason={reason}", f"NEUCA_DHCP={self.folder}/{label}.json"]
         assert self.lab.run("env", *given, self.helper) == (0, "", "")
 

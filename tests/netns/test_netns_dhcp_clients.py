@@ -484,3 +484,21 @@ def test_a_lease_lasts_until_its_end_although_no_server_confirms_it(reported):
     reported.clients.report(LABEL, "EXPIRE")
     assert (reported.addresses("dp1"), inbox(reported)) == (set(), set())
     assert not reported.clients.lease(LABEL)
+
+
+def test_the_routes_of_a_lease_return_with_the_link_although_no_server_confirms_it(reported):
+    """The kernel drops them with the link. dhcpcd reports EXPIRE when that is lost, and after 5 seconds with it."""
+    reported.clients.report(LABEL, "BOUND", **GIVEN)
+    before = reported.clients.lease(LABEL)
+    reported.ip("link set dp1 down")
+    reported.clients.report(LABEL, "EXPIRE", **GIVEN)
+    reported.ip("link set dp1 up")
+    assert inbox(reported) == set()
+    reported.clients.report(LABEL, "EXPIRE", **{**GIVEN, "ip_address": "10.9.0.61"})
+    assert (reported.addresses("dp1"), inbox(reported)) == ({f"{LEASE}/24"}, set())
+    reported.clients.report(LABEL, "EXPIRE", **GIVEN)
+    assert inbox(reported) == {"default", "10.9.0.0/24"}
+    assert reported.clients.lease(LABEL)["addresses"].keys() == before["addresses"].keys()
+    (address,) = reported.look("-4 address show dev dp1")[0]["addr_info"]
+    assert address["valid_life_time"] <= 600
+    assert reported.once().code == 0

@@ -324,6 +324,26 @@ def test_clients_that_have_died_are_started_again_and_their_addresses_stay(plain
     assert 0 < ends <= 600
 
 
+def test_a_client_that_has_died_keeps_its_address_while_the_server_is_down(plain):
+    """It asks whether the lease still holds, and drops it without an answer within 10 seconds."""
+    (plain.folder / "leases").mkdir()
+    plain.clients.precede(f"mount --bind {plain.folder}/leases /var/lib; ")
+    serve(plain, *STATEFUL)
+    plain.once(DOCUMENT + "dhcp6 = yes\n")
+    plain.wait("the lease", lambda: f"{LEASE}/128" in learned(plain) and "default" in inbox(plain))
+    before = plain.clients.lease(DHCP6)
+    plain.server.stop()
+    plain.clients.end(DHCP6)
+    with plain.monitored() as monitor:
+        assert plain.once().code == 0
+        plain.wait("its end", lambda: any("Deleted" in line for line in monitor.lines("ADDR")), 30)
+        plain.wait("its return", lambda: f"{LEASE}/128" in learned(plain))
+    assert plain.clients.lease(DHCP6) == before
+    (ends,) = [one["valid_life_time"] for one in details(plain)]
+    assert 0 < ends < 600
+    plain.once()
+
+
 def test_both_families_come_from_their_own_clients_and_end_separately(plain):
     plain.run("ip", "address", "add", "10.9.0.1/24", "dev", "dp1", where=plain.outside)
     serve(plain, *STATEFUL, "dhcp-range=10.9.0.51,10.9.0.51,600", "dhcp-option=26,1400")

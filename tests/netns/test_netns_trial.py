@@ -270,6 +270,22 @@ def test_after_a_trial_was_killed_names_are_those_from_before(host, changes):
     assert host.link("eth1")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [{"changed": 5}, {"record": {"nics": [1]}}, {"names": "x"}, {"pid": "1"}, {"process": 1}],
+)
+def test_an_unusable_file_of_a_trial_is_one_line_and_does_not_stop_the_agent(host, damage):
+    path = host.folder / "state/trial.json"
+    path.write_text(json.dumps({"version": 1, **damage}))
+    for option in ("--names", "--once"):
+        done = host.command("neucad", option, "--config", host.config_file)
+        (line,) = [line for line in done.err.splitlines() if "trial" in line]
+        assert line.startswith(f'neuca: read "{path}": it is not what neucad wrote: {min(damage)}')
+        assert line.endswith(", ignoring")
+        assert done.code == 0, done
+    assert not path.exists()
+
+
 def test_without_an_earlier_document_everything_is_given_back(lab):
     lab.management()
     lab.veth("eth1", 1)
@@ -282,6 +298,18 @@ def test_without_an_earlier_document_everything_is_given_back(lab):
     ]
     assert lab.addresses("eth1") == set()
     assert not (lab.folder / "state/record.json").exists()
+
+
+def test_the_seconds_of_a_trial_begin_after_its_pass(host):
+    slow = (
+        "import time; from neuca_tools.apply.transaction import Transaction as T; run = T.run;"
+        f" T.run = lambda self: (run(self), time.sleep(2))[0]; {MAIN}"
+    )
+    trial = Trial(host, 2, main=slow)
+    assert host.neuca("confirm").out == "kept\n"
+    code, said = trial.end()
+    assert (code, said[-1]) == (0, "confirmed: the document is now the active one")
+    assert host.once(LATER).code == 0
 
 
 def test_a_defect_takes_the_trial_back_and_says_so_on_one_line(host):

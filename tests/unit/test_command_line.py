@@ -154,6 +154,29 @@ def test_no_program_accepts_an_abbreviated_option(capsys, program, words):
     assert ": unrecognized arguments: --" in refused(capsys, *words, program=program)[-1]
 
 
+@pytest.mark.parametrize("action", ["audit", "plan", "apply"])
+def test_a_list_without_a_profile_does_not_stand_for_the_configured_ones(capsys, action):
+    assert main(["tune", action, "--profile", " , "]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == 'neuca: tune --profile: " , " names no profile'
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--only", ",", "peer"], 'argument --only: "," is not one of the steps'),
+        (["run", "--skip", ",", "peer"], 'argument --skip: "," is not one of the steps'),
+        (["run", "--html", "", "peer"], "argument --html: it is empty"),
+        (["explain", "file", "--svg="], "argument --svg: it is empty"),
+        (["mesh", "report", ""], "argument FILE: it is empty"),
+    ],
+)
+def test_an_empty_value_of_the_self_test_stands_for_nothing_else(capsys, words, message):
+    assert refused(capsys, *words, program=selftest.main)[-1].startswith(
+        f"neuca-selftest: {message}"
+    )
+
+
 @pytest.mark.parametrize("words", [["--once", "--names"], ["--guest", "--once"]])
 def test_the_daemon_takes_one_step_at_a_time(capsys, words):
     last = refused(capsys, *words, program=neucad.main)[-1]

@@ -129,6 +129,8 @@ GOOD = [
     ("network", "allow-default-route", "on", True),
     ("network", "policy-routing", "No", "no"),
     ("tuning", "profile", "many-peers, bdp,site_1", ("many-peers", "bdp", "site_1")),
+    ("tuning", "profile", " , ", ("auto",)),
+    ("metadata", "sources", ",", ("auto",)),
     ("tuning", "rate", "2.5 Gbit/s", 2500000000),
     ("tuning", "rtt", "50 ms", 0.05),
     ("tuning", "profile-directory", "/t", Path("/t")),

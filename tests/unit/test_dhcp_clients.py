@@ -426,3 +426,27 @@ def test_only_the_process_that_was_started_is_told_to_release_its_lease(tmp_path
         gone.with_suffix(".pid").write_bytes(processes.process_note(process.pid))
         dhcp_helper._signal_client(gone, signal.SIGALRM)
         assert process.wait(60) == -signal.SIGALRM
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"refused": "x"},
+        {"index": "2", "refused": "x"},
+        {"index": 2, "refused": ["x"]},
+        {"index": 2, "addresses": ["10.9.0.51/24"]},
+        {"index": 2, "addresses": {"10.9.0.51/24": None}},
+        {"index": 2, "addresses": {"x": 1}},
+        {"index": 2, "address": "10.9.0.51/24", "until": "soon"},
+        {"index": 2, "mtu_before": []},
+        ["index"],
+        5,
+    ],
+)
+def test_a_damaged_file_of_a_lease_is_as_good_as_none(tmp_path, content):
+    place = tmp_path / f"{NIC}{dhcplease.LEASE}"
+    place.write_text(json.dumps(content))
+    assert list(dhcplease.refused_leases(tmp_path)) == []
+    assert dhcplease.addresses_of_lease(dhcplease.read_lease(place)) == {}
+    place.write_text("[" * dhcplease.MAX_LEASE_BYTES)
+    assert dhcplease.read_lease(place) == {}

@@ -160,6 +160,21 @@ def test_of_one_prefix_written_two_ways_the_last_wins():
             User("joe", False, ("ssh-rsa AAAA==", "ecdsa-sha2-nistp256 BBBB=")),
         ),
         ("joe = no:ssh-rsa\n   AAAA", User("joe", False, ("ssh-rsa AAAA",))),
+        (
+            'joe = no:permitopen="[fd00::1]:22",from="fd00::/64" ssh-rsa AAAA j@x:restrict ssh-rsa BBBB',
+            User(
+                "joe",
+                False,
+                (
+                    'permitopen="[fd00::1]:22",from="fd00::/64" ssh-rsa AAAA j@x',
+                    "restrict ssh-rsa BBBB",
+                ),
+            ),
+        ),
+        (
+            'joe = no:ssh-rsa AAAA 19" rack:ssh-rsa BBBB',
+            User("joe", False, ('ssh-rsa AAAA 19" rack', "ssh-rsa BBBB")),
+        ),
     ],
 )
 def test_a_user(line, user):

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import errno
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kernel import refuse
-from worlds import Agent, machine, nic
+from worlds import Agent, machine, nic, world
 
 import neuca_tools
+from neuca_tools.desired.first_nic import Belief, believed_nic
 from neuca_tools.documents import parse
 from neuca_tools.model.addresses import address_of
 from neuca_tools.state.records import RECORD, load_record, save_record
@@ -150,6 +152,31 @@ def test_a_route_behind_a_direct_route_costs_the_same_among_many_as_among_few(tm
         assert len(decision.desired.hops) == 2 * size
         found[size] = {"decide": count}
     assert_even(sizes, found)
+
+
+def test_the_first_nic_is_found_with_one_look_at_each_device():
+    """Calls do not show it: a loop over all devices for each of them makes none."""
+    lookups = {}
+    for size in (500, 1000):
+        nics = [
+            nic(number, mac=mac(number), permanent_mac=mac(number)) for number in range(1, size + 1)
+        ]
+        host = replace(world(*nics), age=1000.0)
+        counted = Counted(host.devices)
+        belief = believed_nic(replace(host, devices=counted), set(map(mac, range(size + 1))))
+        assert belief == Belief()
+        lookups[size] = counted.iterations
+    assert lookups[500] == lookups[1000]
+
+
+class Counted(dict):
+    """A mapping that counts how often all its values are walked through."""
+
+    iterations = 0
+
+    def values(self):
+        self.iterations += 1
+        return super().values()
 
 
 def failing(directory, links, kernel_of):

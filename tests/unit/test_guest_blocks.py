@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import stat
@@ -44,6 +45,14 @@ def test_lines_that_somebody_put_above_stay_above():
         blocks.edited_content(b"above\n" + block + b"below", ["new"])
         == f"above\n{BEGIN}\nnew\n{END}\nbelow".encode()
     )
+
+
+def test_a_byte_order_mark_that_an_editor_put_before_the_block_does_not_hide_it():
+    marked = codecs.BOM_UTF8 + blocks.edited_content(HOSTS, ["ours"])
+    assert blocks.edited_content(marked, ["new"]) == blocks.edited_content(HOSTS, ["new"])
+    assert blocks.edited_content(marked, []) == HOSTS
+    with_mark = codecs.BOM_UTF8 + HOSTS
+    assert blocks.edited_content(blocks.edited_content(with_mark, ["ours"]), []) == with_mark
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,23 @@ def test_a_document_that_comes_meanwhile_is_worked_on_by_the_same_run(config):
     assert not outcome.is_due(config.run_directory)
 
 
+def test_a_document_that_comes_back_during_the_run_for_another_is_worked_on(config):
+    names = []
+
+    def work(guest):
+        names.append(guest.document.hostname)
+        if len(names) == 2:
+            store(config)
+            outcome.request_run(config, last_good(config.state_directory))
+        return iter(())
+
+    store(config)
+    assert run_guest(config, runs(work))
+    store(config, "[global]\nhost_name = Node1\n", "b" * 64)
+    assert run_guest(config, runs(work))
+    assert names == ["Node0", "Node1", "Node0"]
+
+
 def test_what_was_left_in_the_file_of_an_outcome_may_be_anything(config):
     config.run_directory.mkdir()
     for rubbish in (

@@ -433,6 +433,44 @@ def test_a_name_service_that_is_not_set_up_has_no_users(tmp_path, monkeypatch):
     assert finding.text.endswith("useradd is not installed")
 
 
+class NameServices:
+    """A libc of which getpwnam_r(3) has the result of the last service, as that of glibc has."""
+
+    def __init__(self, errors):
+        self.errors, self.line = errors, b" ".join(errors)
+
+    def getpwnam_r(self, *_):
+        return self.errors[self.line.split()[-1]]
+
+    def __getattr__(self, name):
+        assert name == "__nss_configure_lookup"
+        return lambda _, line: setattr(self, "line", line)
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ({b"files": 0, b"sss": errno.ECONNREFUSED, b"systemd": 0}, errno.ECONNREFUSED),
+        ({b"sss": errno.ECONNREFUSED, b"files": 0}, errno.ECONNREFUSED),
+        ({b"sss": errno.ENOENT, b"files": 0, b"systemd": 0}, 0),
+        ({b"files": 0, b"sss": errno.ENOENT}, errno.ENOENT),
+        ({b"files": 0, b"systemd": 0}, 0),
+    ],
+)
+def test_each_name_service_is_asked_and_not_the_last_alone(tmp_path, monkeypatch, errors, expected):
+    services = NameServices(errors)
+    monkeypatch.setattr(libc, "_LIBC", services)
+    monkeypatch.setattr(users, "NSSWITCH", tmp_path / "nsswitch.conf")
+    line = " [!UNAVAIL=return] ".join(service.decode() for service in errors)
+    users.NSSWITCH.write_text(f"# passwd: x\ngroup: files\npasswd:  {line} # mine\n")
+    if expected:
+        with pytest.raises(ApplyError, match=os.strerror(expected)):
+            users.find_account("neuca-nobody")
+    else:
+        assert users.find_account("neuca-nobody") is None
+    assert services.line in (line.encode(), b" ".join(errors))
+
+
 def test_a_user_whom_every_name_service_denies_is_absent():
     assert libc.user_lookup_error("neuca-nobody") == 0
     assert users.find_account("neuca-nobody") is None

@@ -76,6 +76,12 @@ def test_a_poll_leaves_the_file_of_a_trial_alone(place):
     assert read_state(place.state, TRIAL)
 
 
+def test_a_saved_part_that_is_no_text_is_no_defect(place):
+    damaged = StoredDocument(f"file:{place.file}", "00", "2026-11-20T19:00:00Z", TEXT, "\ud800")
+    save_document(place.state, damaged)
+    assert "platform" in place.take(TEXT).refused
+
+
 def test_the_time_is_that_of_the_first_look_at_it(place):
     before = StoredDocument(
         f"file:{place.file}", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT

@@ -251,6 +251,13 @@ def planned(tmp_path, hosts, *options):
 PAIR = "a 10.0.0.1\nb 10.0.0.2\n"
 
 
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, capsys):
+    assert planned(tmp_path, f"\ufeff{PAIR}", "--rate", "1G") == 0
+    marked, _ = capsys.readouterr()
+    planned(tmp_path, PAIR, "--rate", "1G")
+    assert marked == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("hosts", "options", "reason"),
     [

@@ -437,6 +437,11 @@ def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_n
     ]
 
 
+def test_networkd_which_has_no_call_for_it_is_not_said_to_release_a_nic():
+    observed = state(there(2, managers={"networkd": "managed"}))
+    assert words(observed, state(link(2, managers={"networkd": "unmanaged"}))) == []
+
+
 @pytest.mark.parametrize("word", ["unmanaged", "absent", "unknown"])
 def test_a_manager_that_does_not_hold_the_nic_is_not_asked(word):
     assert (

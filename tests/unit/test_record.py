@@ -253,8 +253,9 @@ def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
         "refused": "",
         "sha256": "00",
     }
-    (tmp_path / "last-look.json").write_text("{")
-    assert load_look(tmp_path) == {}
+    for rubbish in ("{", '{"version": 1, "platform": []}', '{"version": 1, "refused": null}'):
+        (tmp_path / "last-look.json").write_text(rubbish)
+        assert load_look(tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", ["record.json", "journal.json"])

@@ -418,6 +418,7 @@ def test_status_with_nothing_to_show():
             "platform: not named by the firmware (DMI), so no well-known address is queried",
         ),
         ("any", "platform: not checked (platform = any)"),
+        ("of a later version", "platform: of a later version"),
     ],
 )
 def test_status_says_what_auto_took_this_host_for(platform, line):

@@ -147,7 +147,7 @@ KEY, OTHER = (
     "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d é",
 )
 KEYED = {
-    KEYS: b"0=mine\n1=my other = key\n2=gone\n../x=no\n",
+    KEYS: b"0=mine\n1=my other = key\n../x=no\n",
     f"{KEYS}0/openssh-key": f"{KEY}\n".encode(),
     f"{KEYS}1/openssh-key": OTHER.encode(),
 }
@@ -164,7 +164,7 @@ def test_ec2_s_public_keys_come_with_whatever_else_there_is(tree):
         assert json.loads(answer.parts["EC2 network"])["public-keys"] == [KEY, OTHER]
         items = [item[:3] for item in made("EC2 network", answer.parts["EC2 network"]).items]
         assert items == [("public-keys", "0", KEY), ("public-keys", "1", OTHER)]
-        leaves = [f"GET {KEYS}{number}/openssh-key" for number in range(3)]
+        leaves = [f"GET {KEYS}{number}/openssh-key" for number in range(2)]
         assert [request for request in server.asked if KEYS in request] == [f"GET {KEYS}", *leaves]
 
 
@@ -181,6 +181,18 @@ def test_keys_that_cannot_be_read_are_not_taken_for_none(path):
     with serving({**TREE, **KEYED, path: 500}) as server:
         answer = ask(f"ec2={server.url}")
         assert (answer.data, answer.parts) == (b"[global]\n", {})
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({f"{KEYS}1/openssh-key": 404}, f"{KEYS}1/openssh-key: HTTP 404, but the service lists it"),
+        ({f"{KEYS}1/openssh-key": b"\n"}, f"{KEYS}1/openssh-key: an empty response, but the service lists it"),
+    ],
+)  # fmt: skip
+def test_a_listed_key_that_the_service_does_not_give_is_an_error(broken, message):
+    with serving({**TREE, "/latest/user-data": 404, **KEYED, **broken}) as server:
+        assert reason(f"ec2={server.url}") == f"GET {server.url}{message}"
 
 
 def test_a_service_without_nics_and_keys_is_asked_for_them_once():

@@ -114,3 +114,11 @@ def test_the_modules_of_the_kernel_are_read_for_a_congestion_control(
     dependencies.write_text("kernel/net/ipv4/tcp_bbr.ko.xz:\nkernel/net/sched/sch_fq.ko:\n")
     (tmp_path / "own.conf").write_text(f"[sysctl]\n{sysctl}\n")
     assert read_tuning_inputs(Choice(("own",)), tmp_path, tmp_path).facts.modules == modules
+
+
+def test_a_long_file_is_read_to_its_end(tmp_path):
+    directory = tmp_path / "etc/sysctl.d"
+    directory.mkdir(parents=True)
+    filler = "# filler\n" * 200_000
+    (directory / "long.conf").write_text(f"{filler}net.core.rmem_max = 7\n")
+    assert hostfacts.existing_sysctl_settings(directory).setting(RMEM).value == "7"

@@ -19,6 +19,8 @@ _Row = TypeVar("_Row")
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
 _FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
+# A colon in an option of a key is quoted, as in permitopen="[fd00::1]:22" (sshd(8)).
+_COLUMN = re.compile(r'(?:"[^"]*"|[^:])+')
 INITIATOR = "iscsi_initiator_iqn"  # in [global]: the name of this host for iSCSI servers
 # Suffix of the name of a device.
 _MUTUAL = ".mutual-chap"
@@ -53,8 +55,8 @@ def read_user(faults: list[Fault], line: Line) -> User:
     """
     if not _LOGIN.fullmatch(line.key):
         raise UnusableError("the key is not a login name")
-    word, *texts = line.value.split(":")
-    sudo = _yes_no(word, "sudo")
+    word, _, rest = line.value.partition(":")
+    sudo, texts = _yes_no(word, "sudo"), _COLUMN.findall(rest)
     keys = tuple(filter(None, (" ".join(text.split()) for text in texts)))
     if not all(key.isprintable() for key in keys):
         raise UnusableError("a public key has control characters")
