@@ -1203,3 +1203,13 @@ def test_what_waits_in_the_senders_buffer_is_not_what_the_path_carries():
     slow += _row(0, 16, 1.2, "receiver")
     phase = diagnose(evidence_of(slow.encode(), expect=3e6)).phases[0]
     assert (phase.passed, phase.steady) == (False, phase.rate)
+
+
+def test_a_text_that_has_only_the_first_interval_of_ten_is_inconclusive():
+    text = """
+iperf3 -c 192.0.2.9 -t 10 -u -b 100m -R
+Reverse mode, remote host 192.0.2.9 is sending
+[  5]   0.00-1.00   sec  12.1 MBytes   101 Mbits/sec  0.003 ms  15/593 (2.5%)
+"""
+    found = diagnose(evidence_of(text.encode()))
+    assert found.inconclusive == "the test ended after 1.00 s of 10.0 s"

@@ -290,7 +290,9 @@ def _cut_short(look: Look) -> Optional[str]:
         return f"iperf did not finish: {run.error}"
     if not run.duration:
         return None
-    seconds = look.flow.sent.seconds or run.duration
+    # Of several intervals without totals, a text may leave out the rest.
+    only = look.flow.intervals if len(look.flow.intervals) == 1 else ()
+    seconds = look.flow.sent.seconds or sum(each.end for each in only) or run.duration
     if seconds >= MIN_DURATION * run.duration:
         return None
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
