@@ -173,6 +173,13 @@ class Run:
         return any(_is_same_subnet(each.local, each.remote) for each in self.connections)
 
     @property
+    def ip_version(self) -> int:
+        """4 unless an address is known, and that is IPv6."""
+        hosts = (self.connections[0].remote if self.connections else "", self.peer or "")
+        addresses = filter(None, map(_parsed_address, hosts))
+        return next((address.version for address in addresses), 4)
+
+    @property
     def is_loopback(self) -> bool:
         """Whether nothing leaves the host, as far as the addresses and the MSS tell."""
         if (self.mss or MSS) > JUMBO_FRAME or any(c.local == c.remote for c in self.connections):
