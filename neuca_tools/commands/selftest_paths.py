@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     address_by_path = {path: address_of(path.peer) for path in paths}
     for path, address in address_by_path.items():
         with _start_of(path, planned) as plan:
-            check_peers([(address, path.interface or options.interface)], plan)
+            check_peers([(address, path.interface)], plan)
     turns = [
         _Turn(path, address, f"round {number} of {arguments.rounds}")
         for number in range(1, arguments.rounds + 1)
@@ -153,10 +153,11 @@ def _print_line(_: str, text: str, silent: bool) -> None:
 def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of the test of each path.
 
-    They are those of a test of one path, but the default plan is `quick`, with parallel streams.
+    They are those of a test of one path, but the default plan is `quick`, with parallel streams,
+    and each path leads through an interface of its own.
     """
     arguments.plan = arguments.plan or "quick"
-    options = measurement_options(arguments, config)
+    options = replace(measurement_options(arguments, config), interface=None)
     if arguments.only is not None:
         return options
     steps = (options.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
@@ -165,8 +166,8 @@ def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
 
 def _test_path(path: Path, peer: Address, options: Options, planned: AgentPlan) -> Evidence:
     """Raises UsageError, SelftestError, ObserveError."""
-    port, interface = path.port or options.port, path.interface or options.interface
-    options = replace(options, port=port, interface=interface, label=path.label)
+    port = path.port or options.port
+    options = replace(options, port=port, interface=path.interface, label=path.label)
     with _start_of(path, planned) as plan:
         return PeerTest(peer, options, plan, lambda _: None).run()
 

@@ -19,6 +19,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from neuca_tools.backends import linkwatch, outlook, routing, wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.routing import Rule, SeenRule
+from neuca_tools.selftest.measure.host import kernel, tcp_info
 
 HEADER = 16  # bytes of struct nlmsghdr
 MANY = 1000
@@ -296,6 +297,16 @@ def test_a_dump_that_is_always_interrupted_is_an_error():
     ends = [packed(DONE, bytes(4), DUMP_INTERRUPTED, number) for number in range(1, 6)]
     with Answers(ends) as kernel, pytest.raises(OSError, match="they changed 5 times meanwhile"):
         kernel.dump(18, bytes(16))
+
+
+@pytest.mark.parametrize(
+    "read", [kernel.read_devices, lambda: list(tcp_info._query_kernel(4, 0, 1, 0, 0))]
+)
+def test_an_interrupted_dump_of_the_self_test_is_repeated(read, monkeypatch):
+    first = packed(16, b"half", DUMP_INTERRUPTED) + packed(DONE, bytes(4))
+    second = packed(DONE, bytes(4), sequence=2)
+    monkeypatch.setattr(wire, "Socket", lambda _: Answers([first, second]))
+    assert not read()
 
 
 def forged(receiver, message):

@@ -210,6 +210,14 @@ def test_hosts_are_names_addresses_and_labels():
         ("a 10.0.0.256", "read the hosts, line 1: \"a\": '10.0.0.256' is not an IP address"),
         ("a 127.0.0.1", 'read the hosts, line 1: "a": 127.0.0.1 is not the address of a host'),
         (
+            "a 255.255.255.255",
+            'read the hosts, line 1: "a": 255.255.255.255 is not the address of a host',
+        ),
+        (
+            "a ::ffff:10.0.0.1",
+            'read the hosts, line 1: "a": ::ffff:10.0.0.1 is IPv4: write 10.0.0.1',
+        ),
+        (
             "a fe80::1%eth1",
             'read the hosts, line 1: "a": fe80::1%eth1 is link-local, which is not supported',
         ),

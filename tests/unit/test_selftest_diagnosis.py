@@ -637,3 +637,17 @@ def test_what_is_as_fast_as_it_was_allowed_to_be_has_no_limit(rate, passed, seve
         [one.severity for one in found.findings if one.id == "D09"],
         int(found.exit_code),
     ) == (passed, [severity], 0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "expect", "passed", "code"),
+    [(20e6, 20e6, True, 0), (20e6, 22e6, True, 0), (20e6, 1e9, None, 6), (12e6, 1e9, False, 4)],
+)
+def test_what_is_allowed_less_than_is_expected_does_not_show_it(rate, expect, passed, code):
+    evidence = tcp(
+        flow_of(rate, rtt=900, min_rtt=300, snd_cwnd=400, unacked=300, snd_wnd=3_000_000)
+    )
+    phases = (replace(evidence.phases[0], target=20e6),)
+    found = diagnose(replace(evidence, phases=phases, expect=expect))
+    assert (found.phases[0].passed, int(found.exit_code)) == (passed, code)
+    assert ("20.0 Mbit/s at most (--rate, -b)" in (found.unknown or "")) is (code == 6)

@@ -13,7 +13,14 @@ from selftest_runs import PUBLISHED, flow_of, tcp
 from selftest_schema import PATHS_PATH, validated
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.commands.selftest_paths import Path, _parse_path, _rounds
+from neuca_tools.commands.selftest_paths import (
+    Path,
+    _parse_path,
+    _path_options,
+    _rounds,
+    compare_paths_parser,
+)
+from neuca_tools.config import Config
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.diagnosis.paths import Tests as Rounds
@@ -320,3 +327,10 @@ def test_it_takes_two_paths_or_more(words, capsys):
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first.startswith("usage: neuca-selftest compare-paths ")
     assert last == "neuca-selftest: compare-paths: 2 to 16 paths with different labels are required"
+
+
+def test_the_interface_of_the_configuration_is_not_that_of_every_path():
+    words = ["host=10.0.0.2", "vxlan=10.9.0.2,interface=vx0"]
+    config = Config(selftest={"interface": "eth1", "port": "5201"})
+    options = _path_options(compare_paths_parser().parse_args(words), config)
+    assert (options.interface, options.port) == (None, 5201)

@@ -1203,3 +1203,60 @@ def test_what_waits_in_the_senders_buffer_is_not_what_the_path_carries():
     slow += _row(0, 16, 1.2, "receiver")
     phase = diagnose(evidence_of(slow.encode(), expect=3e6)).phases[0]
     assert (phase.passed, phase.steady) == (False, phase.rate)
+
+
+def test_a_text_that_has_only_the_first_interval_of_ten_is_inconclusive():
+    text = """
+iperf3 -c 192.0.2.9 -t 10 -u -b 100m -R
+Reverse mode, remote host 192.0.2.9 is sending
+[  5]   0.00-1.00   sec  12.1 MBytes   101 Mbits/sec  0.003 ms  15/593 (2.5%)
+"""
+    found = diagnose(evidence_of(text.encode()))
+    assert found.inconclusive == "the test ended after 1.00 s of 10.0 s"
+
+
+@pytest.mark.parametrize(
+    ("peer", "size", "is_said"),
+    [
+        ("192.0.2.9", 1472, True),
+        ("192.0.2.9", 1473, False),
+        ("2001:db8::9", 1452, True),
+        ("2001:db8::9", 1453, False),
+    ],
+)
+def test_a_datagram_has_room_for_the_headers_of_its_ip_version(peer, size, is_said):
+    rate, sent = 445e3, 903
+    received = f"{(sent - 519) * size} Bytes  {rate:.0f} bits/sec  2.325 ms  519/{sent} (57%)"
+    text = f"""
+iperf3 -c {peer} -u -l {size}
+[  5] local 2001:db8::1 port 33149 connected to {peer} port 5206
+[  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.000 ms  0/906 (0%)  sender
+[  5]   0.00-10.00  sec   {received}  receiver
+"""
+    (said,) = [found.text for found in diagnose(evidence_of(text.encode())).findings] or [""]
+    assert ("few and unfragmented" in said) is is_said
+
+
+def test_the_fragments_of_ipv6_have_a_header_more():
+    text = """
+iperf3 -c 2001:db8::9 -u -l 8192 -b 900M
+[  5] local 2001:db8::1 port 33149 connected to 2001:db8::9 port 5206
+[  5]   0.00-10.00  sec  1.05 GBytes   900 Mbits/sec  0.000 ms  0/137000 (0%)  sender
+[  5]   0.00-10.00  sec   946 MBytes   790 Mbits/sec  0.010 ms  16400/137000 (12%)  receiver
+"""
+    found = diagnose(evidence_of(text.encode()))
+    assert "takes 6 fragments" in (*found.findings, *found.possible)[0].text
+    found = diagnose(evidence_of(text.replace("8192", "1460").encode()))
+    assert "takes 2 fragments" in (*found.findings, *found.possible)[0].text
+
+
+def test_a_black_hole_is_looked_for_with_packets_of_its_ip_version():
+    text = """
+[  4] local 2001:db8::1 port 60920 connected to 2001:db8::9 port 5201
+[ ID] Interval           Transfer     Bandwidth       Retr  Cwnd
+[  4]   0.00-1.00   sec  84.8 KBytes   694 Kbits/sec    2   1.41 KBytes
+[  4]   1.00-2.00   sec  0.00 Bytes  0.00 bits/sec    1   1.41 KBytes
+[  4]   2.00-3.00   sec  0.00 Bytes  0.00 bits/sec    1   1.41 KBytes
+"""
+    (found,) = diagnose(evidence_of(text.encode())).findings
+    assert (found.id, "ping -M do -s 1452 tells" in found.advice) == ("D21", True)

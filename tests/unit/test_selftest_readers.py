@@ -1300,3 +1300,47 @@ def test_every_run_of_a_loop_has_its_command(script, is_loop):
     assert [phase.run.target for phase in evidence_of(text.encode()).phases][1:] == (
         [19e6] if is_loop else [None]
     )
+
+
+# --- Counts that cannot be those of the test --------------------------------------------------------------------------
+
+
+RECEIVER = "Reverse mode, remote host 192.0.2.9 is sending\n"
+
+
+def test_a_count_of_datagrams_that_the_text_cuts_off_is_not_known():
+    flow = read_run(
+        b"[  4]   0.00-10.00  sec   124 MBytes   104 Mbits/sec  0.376 ms  14622/156"
+    ).flow("forward")
+    assert (flow.received.lost, flow.received.datagrams, flow.is_lost) == (None, None, False)
+
+
+def test_the_largest_count_of_datagrams_that_iperf3_prints_is_not_known():
+    text = "[  5]   0.00-86400.04 sec  9.82 TBytes  1000 Mbits/sec  0.007 ms  0/2147483647 (0%)  receiver"
+    assert read_run(text.encode()).flow("forward").received.lost is None
+
+
+def test_a_receivers_only_interval_is_what_arrived():
+    row = "[  5]   0.00-1.00   sec   546 KBytes  4.47 Mbits/sec  0.165 ms  606993/612585 (99%)\n"
+    run = read_run(("iperf3 -R -l 100 -u -c 192.0.2.9 -b 1M\n" + RECEIVER + row).encode())
+    assert run.flow("reverse").intervals[0].rate == 4.47e6
+    assert run.flow("reverse").sent == run.flow("reverse").received == Total()
+
+
+def test_what_arrived_is_what_the_intervals_of_a_receiver_say():
+    """Old totals have the sender's bytes, and datagrams only as far as the receiver saw any."""
+    rows = """
+[  4]   0.00-27.53  sec  8.00 KBytes  2.38 Kbits/sec  101327731611.758 ms  0/1 (0%)
+[  4]  27.53-30.00  sec  80.0 KBytes   265 Kbits/sec  53142390297.363 ms  4/14 (29%)
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[  4]   0.00-30.00  sec  3.94 MBytes  1.10 Mbits/sec  53142390297.363 ms  4/15 (27%)
+[  4] Sent 15 datagrams
+"""
+    flow = read_run((RECEIVER + rows).encode()).flow("reverse")
+    assert flow.sent.rate == 1.10e6
+    assert flow.received.rate == pytest.approx(88 * 8192 / 30, rel=0.01)
+
+
+def test_more_retransmits_than_segments_are_not_known():
+    rows = "[  5]   0.00-30.00  sec  34.3 GBytes  9.83 Gbits/sec  775435825             sender\n"
+    assert read_run(rows.encode()).flow("forward").retransmits is None

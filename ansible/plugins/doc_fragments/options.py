@@ -454,7 +454,8 @@ options:
           interface:
             description:
               - >-
-                The interface through which the route to every peer must lead.
+                The interface through which the route to every peer must lead, except with
+                compare-paths.
             type: "str"
           peers:
             description:

@@ -23,7 +23,6 @@ from neuca_tools.selftest.conditions.figures import STEADY_SPREAD
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
-    UNFRAGMENTED,
     VERY_FEW_PER_SECOND,
     counted_losses,
     datagram_size,
@@ -31,6 +30,7 @@ from neuca_tools.selftest.conditions.udp import (
     is_gentle,
     is_losing,
     is_one_of_several,
+    is_unfragmented,
     losses_by_interval,
     lost_datagrams,
     offered_rate,
@@ -350,8 +350,8 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
 
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
-    loss, size = look.known_loss, datagram_size(look)
-    if not 0 < size <= UNFRAGMENTED or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
+    loss = look.known_loss
+    if not is_unfragmented(look) or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None
     if not is_gentle(look) or is_one_of_several(look):
         return None

@@ -22,6 +22,7 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.host import is_refused
+from neuca_tools.selftest.conditions.udp import UNFRAGMENTED
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
@@ -244,7 +245,7 @@ def _stalled_hit(look: Look) -> Optional[Hit]:
         " packets (MTU), or all packets",
         (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
         'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
-        "1472 tells",
+        f"{UNFRAGMENTED[look.run.ip_version]} tells",
         confidence=MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )

@@ -36,12 +36,22 @@ def has_passed(look: Look) -> Optional[bool]:
     if look.phase.search or look.rate is None or look.is_unanswered:
         return None
     enough, wanted = _expected_rate(look)
+    if is_held_below(look):
+        return None
     if wanted is not None:
         return (_mean_of_directions(look) or look.rate) >= enough * wanted
     if look.target and enough * look.target <= look.rate <= EXCEEDED_RATIO * look.target:
         # Nothing is expected, but the test was as fast as it was allowed to be.
         return True
     return None
+
+
+def is_held_below(look: Look) -> bool:
+    """Whether TCP sent as much as it was to send, which is too little to show the expected rate."""
+    (enough, wanted), target = _expected_rate(look), look.target or 0.0
+    if look.protocol == "udp" or not 0 < target < enough * (wanted or 0.0):
+        return False
+    return look.known_rate >= enough * target
 
 
 def carries_expected(look: Look) -> bool:
@@ -75,8 +85,6 @@ def _expected_rate(look: Look) -> tuple[float, Optional[float]]:
     if look.protocol == "udp":
         return DATAGRAMS, look.target if 0 < (look.target or 0) < UNLIMITED_RATE else None
     share = BOTH_WAYS if look.phase.name == BIDIRECTIONAL else THROUGHPUT
-    if look.evidence.expect and look.target:
-        return share, min(look.evidence.expect, look.target)
     return share, look.evidence.expect
 
 

@@ -21,7 +21,9 @@ EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS_LOSS = 0.5
-UNFRAGMENTED = 1472  # bytes: not fragmented at MTU 1500
+# At MTU 1500: bytes of a datagram that is not fragmented, and of each fragment with its UDP header.
+# Fragments of IPv6 have a header of 8 bytes more (RFC 8200, section 4.5).
+UNFRAGMENTED, FRAGMENT = {4: 1472, 6: 1452}, {4: 1480, 6: 1448}
 VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
 MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
 SENT_SHARE = 0.95  # of the rate that was asked for (D20)
@@ -157,7 +159,12 @@ def expected_datagrams(flow: Flow) -> int:
 
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
-    return 0 < datagram_size(look) <= UNFRAGMENTED and _frames_offered(look) <= VERY_FEW_PER_SECOND
+    return is_unfragmented(look) and _frames_offered(look) <= VERY_FEW_PER_SECOND
+
+
+def is_unfragmented(look: Look) -> bool:
+    """Whether each datagram takes one packet at MTU 1500, as far as its size is known."""
+    return datagram_size(look) > 0 and _packets_per_datagram(look) == 1
 
 
 def _frames_offered(look: Look) -> float:
@@ -165,24 +172,23 @@ def _frames_offered(look: Look) -> float:
     size, loss = datagram_size(look), look.known_loss
     if not size or not look.rate or loss >= 1:
         return math.inf
-    return look.rate / (1 - loss) / 8 / size * _packets_per_datagram(size)
+    return look.rate / (1 - loss) / 8 / size * _packets_per_datagram(look)
 
 
-def _packets_per_datagram(size: float) -> float:
+def _packets_per_datagram(look: Look) -> float:
     """How many packets a datagram takes at MTU 1500."""
-    # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
-    return -(-(size + 8) // 1480)
+    size, version = datagram_size(look), look.run.ip_version
+    return 1 if size <= UNFRAGMENTED[version] else -(-(size + 8) // FRAGMENT[version])
 
 
 def _fragments_clause(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
-    size = datagram_size(look)
-    count = _packets_per_datagram(size)
+    count = _packets_per_datagram(look)
     if count <= 1:
         return ""
     return (
-        f"; each datagram of {size:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
-        "losing one fragment loses the datagram"
+        f"; each datagram of {datagram_size(look):.0f} bytes takes {count:.0f} fragments at "
+        "MTU 1500, and losing one fragment loses the datagram"
     )
 
 

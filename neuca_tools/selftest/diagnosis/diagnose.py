@@ -26,7 +26,12 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, THROUGHPUT, has_passed
+from neuca_tools.selftest.conditions.thresholds import (
+    BIDIRECTIONAL,
+    THROUGHPUT,
+    has_passed,
+    is_held_below,
+)
 from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
 from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
@@ -290,7 +295,9 @@ def _cut_short(look: Look) -> Optional[str]:
         return f"iperf did not finish: {run.error}"
     if not run.duration:
         return None
-    seconds = look.flow.sent.seconds or run.duration
+    # Of several intervals without totals, a text may leave out the rest.
+    only = look.flow.intervals if len(look.flow.intervals) == 1 else ()
+    seconds = look.flow.sent.seconds or sum(each.end for each in only) or run.duration
     if seconds >= MIN_DURATION * run.duration:
         return None
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
@@ -300,6 +307,12 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
     """Why a rate that was measured has no explanation; None if it has one."""
     if any(look.rate and look.is_unanswered for look in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
+    held = next(filter(is_held_below, session.looks), None)
+    if held is not None:
+        return (
+            f"TCP was to send {amounts.rate(held.target or 0.0)} at most (--rate, -b), which does "
+            "not show the rate that is expected"
+        )
     if any(finding.severity != INFO for finding in findings):
         return None
     tcp = next(_below_capacity(session), None)

@@ -16,6 +16,8 @@ from statistics import mean, median
 from typing import Literal, Optional, Union
 
 MSS = 1448  # bytes: of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
+DEFAULT_MSS = 536  # bytes, without the option of TCP (RFC 9293, section 3.7.1)
+FEW_RETRANSMITS = 1000  # segments, which the timers of many streams send on a dead path
 JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 # iperf3 has a thread for each stream since this version (release notes); before, all share one.
 THREADED = (3, 16)
@@ -90,12 +92,17 @@ class Flow:
 
     @property
     def retransmits(self) -> Optional[int]:
-        """Segments of the whole run that were sent again, slow start included."""
+        """Segments of the whole run that were sent again, slow start included.
+
+        Not known if there are more than it had segments at all.
+        """
         counts = [each.retransmits for each in self.intervals if each.retransmits is not None]
         if self.sent.retransmits is None and not counts:
             return None
         # iperf3's totals leave out what was omitted (-O).
-        return max(sum(counts), self.sent.retransmits or 0)
+        count = max(sum(counts), self.sent.retransmits or 0)
+        # TCP_INFO of some systems (WSL 1) has arbitrary numbers.
+        return None if count > max(FEW_RETRANSMITS, self.size / DEFAULT_MSS) else count
 
     @property
     def size(self) -> float:
@@ -164,6 +171,13 @@ class Run:
     def is_local_network(self) -> bool:
         """Whether both ends are in one subnet, as far as their addresses tell."""
         return any(_is_same_subnet(each.local, each.remote) for each in self.connections)
+
+    @property
+    def ip_version(self) -> int:
+        """4 unless an address is known, and that is IPv6."""
+        hosts = (self.connections[0].remote if self.connections else "", self.peer or "")
+        addresses = filter(None, map(_parsed_address, hosts))
+        return next((address.version for address in addresses), 4)
 
     @property
     def is_loopback(self) -> bool:

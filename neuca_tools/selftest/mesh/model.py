@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 from typing import Optional, cast
 
 from neuca_tools.errors import SelftestError
@@ -18,6 +18,7 @@ from neuca_tools.selftest.evidence.codec import decode, encode
 VERSION = 1
 # Hosts of one mesh; labels of a host; slots of a plan with its retests.
 MAX_HOSTS, MAX_LABELS, MAX_SLOTS = 4096, 8, 20_000
+LIMITED_BROADCAST = IPv4Address("255.255.255.255")  # RFC 919
 # Seconds that a slot adds to its two guard intervals and its two transfers: iperf3 starts on a busy
 # host, and lost probes of the path MTU time out (path_mtu.ANSWER_SECONDS).
 SETTLE_SECONDS = 15.0
@@ -223,20 +224,27 @@ def check_host(host: MeshHost) -> None:
         raise _plan_error(
             f"a host is named {host.name[:70]!r}: letters, digits and ._- are accepted"
         )
+    _check_address(host)
+    words = [*host.labels, *host.labels.values()]
+    if len(host.labels) > MAX_LABELS or not all(NAME.fullmatch(word) for word in words):
+        raise _plan_error(f'"{host.name}": its labels are not up to {MAX_LABELS} of NAME=VALUE')
+
+
+def _check_address(host: MeshHost) -> None:
     try:
         address = ip_address(host.address)
     except ValueError:
         text = f'"{host.name}": {host.address[:50]!r} is not an IP address'
         raise _plan_error(text) from None
-    if any((address.is_multicast, address.is_unspecified, address.is_loopback)):
+    is_group = address.is_multicast or address == LIMITED_BROADCAST
+    if is_group or address.is_unspecified or address.is_loopback:
         raise _plan_error(f'"{host.name}": {address} is not the address of a host')
     if address.version == 6 and address.is_link_local:
         raise _plan_error(f'"{host.name}": {address} is link-local, which is not supported')
+    if address.version == 6 and address.ipv4_mapped:
+        raise _plan_error(f'"{host.name}": {host.address} is IPv4: write {address.ipv4_mapped}')
     if "%" in host.address:
         raise _plan_error(f'"{host.name}": {address} has a zone, which is not supported')
-    words = [*host.labels, *host.labels.values()]
-    if len(host.labels) > MAX_LABELS or not all(NAME.fullmatch(word) for word in words):
-        raise _plan_error(f'"{host.name}": its labels are not up to {MAX_LABELS} of NAME=VALUE')
 
 
 def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import Direction, Flow, Interval, Run, Total, known_rates
+from neuca_tools.selftest.evidence.run import Direction, Flow, Interval, Run, Total
 from neuca_tools.selftest.readers import gather
 from neuca_tools.selftest.readers.gather import Line
 from neuca_tools.selftest.readers.lines import (
@@ -67,12 +67,14 @@ def read(document: str) -> Run:
         target = parse_float(first_group(_TARGET, head))
     error = _find_error(text, document)
     reverse = words.reverse or "Reverse mode" in document
+    # What a receiver printed before any totals, below which it says how many were sent.
+    is_cut = (reverse or "Accepted connection" in head) and "Sent " not in document
     local, remote = _find_cpu_loads(tail, RECEIVER if reverse else SENDER)
     return Run(
         tool="iperf3",
         version=first_group(_VERSION, head),
         protocol=protocol,
-        flows=_flows_of(text.rows, reverse, udp=protocol == "udp"),
+        flows=_flows_of(text.rows, reverse, udp=protocol == "udp", is_cut=is_cut),
         connections=text.distinct_connections,
         streams=words.streams or _count_streams(text),
         duration=words.duration,
@@ -156,19 +158,19 @@ def _count_streams(text: Text) -> Optional[int]:
     return connections // (1 + both) or None
 
 
-def _flows_of(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
+def _flows_of(rows: list[Row], reverse: bool, udp: bool, is_cut: bool) -> tuple[Flow, ...]:
     """One flow, or with --bidir one for each direction."""
     if not rows:
         return ()
     if not any(row.role for row in rows):
-        return (_flow_of("reverse" if reverse else "forward", rows, udp),)
+        return (_flow_of("reverse" if reverse else "forward", rows, udp, is_cut),)
     there = [row for row in rows if row.role in ("TX-C", "RX-S")]
     back = [row for row in rows if row.role in ("RX-C", "TX-S")]
-    return _flow_of("forward", there, udp), _flow_of("reverse", back, udp)
+    return _flow_of("forward", there, udp, is_cut), _flow_of("reverse", back, udp, is_cut)
 
 
-def _flow_of(direction: Direction, rows: list[Row], udp: bool) -> Flow:
-    old = _old_udp_summary(rows) if udp else set()
+def _flow_of(direction: Direction, rows: list[Row], udp: bool, is_cut: bool) -> Flow:
+    old = _old_udp_summary(rows, is_cut) if udp else set()
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
     intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
@@ -186,10 +188,14 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
     # The intervals of a receiver say what arrived, and its totals do, too.
-    rates = known_rates(interval for interval in intervals if interval.lost is not None)
-    if rates and (both.rate or 0.0) <= SIZE_TOLERANCE * sum(rates) / len(rates):
+    counted = [each for each in intervals if each.lost is not None and not each.omitted]
+    seconds = sum(interval.seconds for interval in counted)
+    if not seconds:
+        return both, gather.received_total(both, both.lost, both.datagrams)
+    rate = 8 * sum(interval.bytes or 0.0 for interval in counted) / seconds
+    if (both.rate or 0.0) <= SIZE_TOLERANCE * rate:
         return Total(), both
-    return both, gather.received_total(both, both.lost, both.datagrams)
+    return both, replace(both, rate=rate, bytes=rate * (both.seconds or 0.0) / 8)
 
 
 def _is_summary(row: Row) -> bool:
@@ -221,12 +227,17 @@ def _with_end(row: Row, is_first: bool) -> Row:
     return row if _is_summary(row) else row._replace(rest=f"{row.rest} {end}")
 
 
-def _old_udp_summary(rows: list[Row]) -> set[Row]:
-    """Before iperf3 3.7, a UDP run ended with one line of totals, with the receiver's losses."""
+def _old_udp_summary(rows: list[Row], is_cut: bool) -> set[Row]:
+    """Before iperf3 3.7, a UDP run ended with one line of totals, with the receiver's losses.
+
+    Of a text that `is_cut`, a first interval alone is no total.
+    """
     if any(map(_is_summary, rows)):
         return set()
     last = max((row.end for row in rows), default=0.0)
     whole = [row for row in rows if row.start == 0 and row.end == last]
+    if is_cut and len(whole) == len(rows):
+        return set()
     return {row for row in whole if parse_losses(row.rest)}
 
 

@@ -161,7 +161,7 @@ def _read_queue_counters() -> dict[int, dict[str, int]]:
 
 def _dump_kernel(kind: int, payload: bytes) -> list[bytes]:
     with wire.Socket(socket.NETLINK_ROUTE) as netlink:
-        return netlink.ask(kind, wire.DUMP, payload)
+        return netlink.dump(kind, payload)
 
 
 def _parse_address(value: bytes) -> Optional[Address]:

@@ -113,7 +113,7 @@ def _query_kernel(
     request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states)
     request += struct.pack(">HH", local_port, remote_port)
     with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
-        yield from netlink.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
+        yield from netlink.dump(BY_FAMILY, request.ljust(56, b"\0"))
 
 
 def _parse_socket(body: bytes) -> Socket:
