@@ -112,8 +112,9 @@ def set_options(
         if option is not None:
             draft.virtual = option.over(draft.virtual)
     if draft.virtual is not None:
-        own = dict(draft.virtual.options)
-        options = {**own, **defaults, **own}  # defaults come last
+        options = dict(draft.virtual.options)
+        for name, default in defaults.items():
+            options.setdefault(name, default)
         _fit_options(options, part, names)
         draft.virtual = draft.virtual._replace(options=tuple(options.items()))
     return part.faults.unusable == errors
@@ -242,7 +243,7 @@ class SkippedLinks:
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
 
-def name_members(
+def add_named_nics(
     link: Part, key: str, drafts: dict[str, Draft], described: Collection[str]
 ) -> None:
     """Add a draft for each lower device that the document only names: the NIC of that name.
@@ -259,7 +260,7 @@ def name_members(
 
 def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the members of a bond or the ports of a bridge; one that is not described is a fault."""
-    members = (_by_name(name, link, key, drafts) for name in link.texts(key))
+    members = (_described_key(name, link, key, drafts) for name in link.texts(key))
     draft.virtual = (draft.virtual or Virtual())._replace(
         members=tuple(dict.fromkeys(filter(None, members)))
     )
@@ -279,7 +280,7 @@ def set_lower_devices(
     part, kind, key = upper
     if kind == "vxlan":
         name = part.text(key)
-        parent = _by_name(name, part, key, drafts) if name else None
+        parent = _described_key(name, part, key, drafts) if name else None
         draft.virtual = (draft.virtual or Virtual())._replace(parent=parent)
     elif kind in link_kinds.MEMBERS:
         set_members(draft, part, key, drafts)
@@ -340,7 +341,9 @@ def _set_port_settings(
         part.fault(key, name, "it is not a member or port of this link")
 
 
-def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
+def _described_key(
+    name: str, link: Part, key: str, drafts: Mapping[str, Draft]
+) -> Optional[LinkKey]:
     if name in drafts:
         return drafts[name].key
     link.fault(key, name, "no usable link has this name")
