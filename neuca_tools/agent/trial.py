@@ -79,15 +79,15 @@ def _pass_on_trial(
     config, intake = host.config, host.intake
     decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    transaction = Transaction(host, Pass(None), decision)
+    transaction = Transaction(host, Pass(scope=None), decision)
     trial_file.save_trial(config, intake, seconds, earlier_record, decision)
     began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
         show_outcome(report, status_of(config, intake, outcome.decision, report))
-        left = max(0.0, began + seconds - time.monotonic())
-        received = signal.sigtimedwait(_SIGNALS, left)
+        seconds_left = max(0.0, began + seconds - time.monotonic())
+        received = signal.sigtimedwait(_SIGNALS, seconds_left)
         if received is not None and received.si_signo == signal.SIGUSR1:
             keep_document(intake, config.state, config.run_directory)
             end = KEPT

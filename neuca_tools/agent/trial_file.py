@@ -101,7 +101,7 @@ def stored_trial(config: Config) -> dict[str, Any]:
 
 def is_running(trial: Mapping[str, Any]) -> bool:
     """Whether the process of a trial still runs; a zombie does not, nor another with its ID."""
-    return bool(processes.running_process(str(trial.get("process", ""))))
+    return bool(processes.running_pid(str(trial.get("process", ""))))
 
 
 def trial_note(config: Config) -> Optional[str]:
