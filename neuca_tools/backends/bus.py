@@ -59,7 +59,7 @@ class Bus(AbstractContextManager["Bus"]):
             self._connection = None
 
     @property
-    def reached(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether the connection is open; False before the first call."""
         return self._connection is not None
 

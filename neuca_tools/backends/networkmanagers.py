@@ -43,7 +43,7 @@ class Manager(Service, ABC):
 
     def _is_starting(self) -> bool:
         """Whether its cgroup exists; it may have read its files before ours were written."""
-        return self._bus.reached and any(
+        return self._bus.is_connected and any(
             (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
         )
 
