@@ -44,8 +44,8 @@ from neuca_tools.selftest.report.record import entry_of, nagios_line, report_dat
 from neuca_tools.selftest.report.text import (
     conclusion_text,
     differences_text,
-    shown_report,
     step_line,
+    styled_report,
 )
 
 FEWEST = 3  # earlier tests with which a test can be worse than before
@@ -91,7 +91,7 @@ class _Setup(NamedTuple):
         return self.colored(step_line(step), ExitCode.PASS)
 
     def colored(self, text: str, code: ExitCode) -> str:
-        return shown_report(text, code, terminal_width(0), uses_color(self.arguments))
+        return styled_report(text, code, terminal_width(0), uses_color(self.arguments))
 
     def show(self, step: Step) -> None:
         line = self.line(step)

@@ -166,16 +166,16 @@ class Upper(NamedTuple):
 
 
 class SkippedLinks:
-    """The links that are left to other programs, and those that are described but unusable.
+    """The `foreign` links, which are left to other programs, and those that are unusable.
 
     Their upper devices are skipped too, and so are the members of what is skipped: another program
     needs them. `uppers` are all upper devices by name. Skipped links are removed from `drafts`.
     """
 
     def __init__(
-        self, left: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
+        self, foreign: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
     ) -> None:
-        self._origins = {name: name for name in left}
+        self._origins = {name: name for name in foreign}
         self._uppers, self._drafts = uppers, drafts
         self._uppers_by_lower: dict[str, list[str]] = {}
         for name, upper in uppers.items():
@@ -214,7 +214,7 @@ class SkippedLinks:
             self._drafts.pop(name, None)
             more = list(self._uppers_by_lower.get(name, ()))
             for upper in more:
-                self._leave(upper, name)
+                self._warn_about(upper, name)
             if name in self._uppers:
                 more += self._skipped_members(name, name in unusable)
             new = [other for other in dict.fromkeys(more) if other not in self]
@@ -234,8 +234,8 @@ class SkippedLinks:
                 self._drafts[member].part.fault("", None, reason, "warning")
         return upper.members
 
-    def _leave(self, name: str, lower: str) -> None:
-        """Warn about an upper device that is usable itself but left because of a lower one."""
+    def _warn_about(self, name: str, lower: str) -> None:
+        """Warn about an upper device that is usable itself, and skipped because of a lower one."""
         if name in self or name not in self._drafts:
             return
         part, _, key = self._uppers[name]

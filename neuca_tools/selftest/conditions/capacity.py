@@ -89,14 +89,14 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
     rates = known_rates(look.all_intervals)
     times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
-    at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
-    early, rest = rates[:at], rates[at:]
+    drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
+    early, rest = rates[:drop], rates[drop:]
     if not early or _is_shaped_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
-    seconds = look.all_intervals[at].start
+    seconds = look.all_intervals[drop].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
 
 
