@@ -80,7 +80,7 @@ def _pass_on_trial(
     config, intake = host.config, host.intake
     decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    transaction = Transaction(host, Pass(None), decision)
+    transaction = Transaction(host, Pass(scope=None), decision)
     trial_file.save_trial(config, intake, seconds, earlier_record, decision)
     began, end = time.monotonic(), STUCK
     try:

@@ -100,7 +100,7 @@ def stored_trial(config: Config) -> Optional[Trial]:
 
 def is_running(trial: Optional[Trial]) -> bool:
     """Whether the process of a trial still runs; a zombie does not, nor another with its ID."""
-    return trial is not None and bool(processes.running_process(trial.process))
+    return trial is not None and bool(processes.running_pid(trial.process))
 
 
 def trial_note(config: Config) -> Optional[str]:

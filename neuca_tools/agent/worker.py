@@ -207,7 +207,7 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
-        has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
+        has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
             begin_pass()
             return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)

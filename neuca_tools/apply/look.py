@@ -45,7 +45,7 @@ def observe_host(
     world = replace(
         world,
         settings=_device_settings(world, interest.groups_of(world)),
-        fixed_sysctls=sysctl.are_fixed(),
+        fixed_sysctls=sysctl.is_read_only(),
         advertised=hostfacts.devices_with_advertised_routes(world)
         if interest.advertised
         else frozenset(),

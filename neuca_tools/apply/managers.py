@@ -17,7 +17,7 @@ from neuca_tools.backends.dhcpclients import Clients
 from neuca_tools.backends.networkmanagers import Networkd, NetworkManager
 from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.marks import names_given, rule_mac
+from neuca_tools.desired.marks import name_by_mac, rule_mac
 from neuca_tools.files import names_in
 from neuca_tools.model import LinkKey
 
@@ -88,7 +88,7 @@ class Managers:
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
     """A sentence for each udev rule, such as those of cloud-init, that gives a NIC another name."""
     for path, text in udev.read_rules():
-        for mac, name in names_given(text).items():
+        for mac, name in name_by_mac(text).items():
             wanted = names.get(LinkKey(mac))
             if wanted and name != wanted and rule_mac(path.name, substring) is None:
                 yield (

@@ -23,8 +23,8 @@ from neuca_tools.backends.processes import (
     CLIENT,
     PROCESS,
     end_process,
-    mark_process,
-    noted_process,
+    noted_pid,
+    write_process_note,
 )
 from neuca_tools.errors import ManagerError
 from neuca_tools.files import applying, names_in, observed_content, write_files
@@ -160,7 +160,7 @@ class Clients:
                 start_new_session=True,
                 cwd="/",
             )
-        mark_process(path, process.pid)
+        write_process_note(path, process.pid)
 
     def stop(self, label: str, releases: bool) -> None:
         """End the client, and remove its files and, if it `releases` it, its lease.
@@ -179,7 +179,7 @@ class Clients:
         if self._units is not None:
             self._units.stop(label)
             # ExecStop= of the unit ends the client; signal 0 only waits.
-            end_process(noted_process(gone.with_suffix(CLIENT)), 0, RELEASE_SECONDS)
+            end_process(noted_pid(gone.with_suffix(CLIENT)), 0, RELEASE_SECONDS)
             if label in self._units.alive():
                 return  # ExecStop= does the rest
         if self._process_id(label):
@@ -197,7 +197,7 @@ class Clients:
 
     def _process_id(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""
-        return noted_process(self._place / f"{label}{PROCESS}")
+        return noted_pid(self._place / f"{label}{PROCESS}")
 
 
 def forget_client(gone: Path) -> None:

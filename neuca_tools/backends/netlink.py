@@ -204,7 +204,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         """
         path = f"net/ipv4/conf/{self.name_of(index)}/promote_secondaries"
         before = sysctl.read_value(path) if address.version == 4 else None
-        if before == "0" and sysctl.are_fixed():
+        if before == "0" and sysctl.is_read_only():
             self._delete_primary(index, address)
             return
         if before == "0":

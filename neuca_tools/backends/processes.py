@@ -1,4 +1,4 @@
-"""Processes that are noted in files: the DHCP clients of hosts without systemd."""
+"""Processes and the files that identify them: the DHCP clients of hosts without systemd."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,41 +14,42 @@ from signal import pidfd_send_signal
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import applying, names_in, text_of, write_files
 
-# The suffixes of the files: of the process of a host without systemd, and of the client itself.
+# The suffixes of the files: that of the process which the agent starts where there is no systemd,
+# and that of the DHCP client, which is the same process in the end.
 PROCESS, CLIENT = ".process", ".pid"
 
 
-def has_ended(place: Path, but: Collection[str] = ()) -> bool:
-    """Whether a process has ended that a file in this directory notes.
+def has_ended_process(directory: Path, ignored: Collection[str] = ()) -> bool:
+    """Whether one of the processes with a file in this directory has ended.
 
-    `but`: files to ignore, without their suffix.
+    `ignored` are the names of files without their suffix.
     """
     with suppress(ObserveError):
-        names = [name for name in names_in(place) if name.endswith(PROCESS)]
-        noted = [place / name for name in names if name[: -len(PROCESS)] not in but]
-        return not all(map(noted_process, noted))
+        names = [name for name in names_in(directory) if name.endswith(PROCESS)]
+        paths = [directory / name for name in names if name[: -len(PROCESS)] not in ignored]
+        return not all(map(noted_pid, paths))
     return False
 
 
-def mark_process(path: Path, pid: int) -> None:
-    """Note the process of the client with this request. Raises ApplyError.
+def write_process_note(path: Path, pid: int) -> None:
+    """Write the file of the process of the client with this request. Raises ApplyError.
 
-    The agent and the process itself do so: one of them may be killed before.
+    The agent and the process itself both do so, as either may be killed before it has done it.
     """
     write_files({path.with_suffix(PROCESS): process_note(pid)})
 
 
 def process_note(pid: int) -> bytes:
-    """What identifies a process over the reuse of its ID: the ID, and when it began."""
+    """What identifies a process even if its ID is used again: the ID, and when it began."""
     return f"{pid} {_start_ticks(pid)}".encode()
 
 
-def noted_process(path: Path) -> int:
+def noted_pid(path: Path) -> int:
     """The ID of the process that a file notes; 0 if it has ended."""
-    return running_process(text_of(path))
+    return running_pid(text_of(path))
 
 
-def running_process(note: str) -> int:
+def running_pid(note: str) -> int:
     """The ID of the process that a note identifies (`process_note`); 0 if it has ended."""
     pid, _, began = note.partition(" ")
     if pid.isdecimal() and began and _start_ticks(int(pid)) == began:
@@ -56,7 +57,7 @@ def running_process(note: str) -> int:
     return 0
 
 
-def end_process(pid: int, number: int, seconds: float) -> bool:
+def end_process(pid: int, signal_number: int, seconds: float) -> bool:
     """Send a process a signal that ends it; return whether it has ended within so many seconds.
 
     The process ID 0 is that of one that has ended. Raises ApplyError.
@@ -66,7 +67,7 @@ def end_process(pid: int, number: int, seconds: float) -> bool:
     with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
-            pidfd_send_signal(handle, number)
+            pidfd_send_signal(handle, signal_number)
             return bool(select([handle], [], [], seconds)[0])
         finally:
             os.close(handle)

@@ -36,7 +36,7 @@ def read_value(path: str) -> Optional[str]:
         return None
 
 
-def are_fixed() -> bool:
+def is_read_only() -> bool:
     """Whether /proc/sys is read-only here, as in most containers."""
     with suppress(OSError):
         return bool(os.statvfs(f"{ROOT}/net").f_flag & os.ST_RDONLY)

@@ -28,9 +28,9 @@ from neuca_tools.backends.processes import (
     CLIENT,
     PROCESS,
     end_process,
-    mark_process,
-    noted_process,
+    noted_pid,
     process_note,
+    write_process_note,
 )
 from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.commands import collect_rarely
@@ -105,7 +105,7 @@ def become_client(path: Path, is_plain: bool = False) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if is_plain:
-        mark_process(path, os.getpid())
+        write_process_note(path, os.getpid())
     request = _read_request(path)
     write_files({path.with_suffix(CLIENT): process_note(os.getpid())})
     if _protocol(request):
@@ -261,7 +261,7 @@ def _client_command(path: Path, request: Mapping[str, Any]) -> list[str]:
 
 def _signal_client(gone: Path, number: int, note: str = CLIENT) -> None:
     """Send the client a signal that ends it."""
-    end_process(noted_process(gone.with_suffix(note)), number, RELEASE_SECONDS)
+    end_process(noted_pid(gone.with_suffix(note)), number, RELEASE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`neuca status`, `show_plan`, `show` and `explain`, which change nothing."""
+"""`neuca status`, `plan`, `show` and `explain`, which change nothing."""
 
 # SPDX-License-Identifier: MIT
 

@@ -22,7 +22,7 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.archive import EarlierTest, kept_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import Runs, comparison_page
-from neuca_tools.selftest.report.text import comparison_text, shown_report
+from neuca_tools.selftest.report.text import comparison_text, styled_report
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     _write_files(arguments, list(zip(_run_names(arguments, runs), runs)), changes)
     if not arguments.json:
         text = comparison_text(changes)
-        print(shown_report(text, changes.exit_code, terminal_width(0), uses_color(arguments)))
+        print(styled_report(text, changes.exit_code, terminal_width(0), uses_color(arguments)))
         return changes.exit_code
     verdict = {
         "version": 1,

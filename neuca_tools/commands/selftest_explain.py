@@ -23,7 +23,7 @@ from neuca_tools.selftest.report.record import (
     subject_line,
     subject_of,
 )
-from neuca_tools.selftest.report.text import report_text, shown_report
+from neuca_tools.selftest.report.text import report_text, styled_report
 
 # Imports inside functions: most runs write no report to a file.
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_document({"subject": subject, **report_data(evidence, diagnosis)}))
     else:
         shown = report_text(diagnosis, arguments.verbose)
-        shown = shown_report(shown, diagnosis.exit_code, terminal_width(0), uses_color(arguments))
+        shown = styled_report(shown, diagnosis.exit_code, terminal_width(0), uses_color(arguments))
         print(f"{subject_line(subject)}\n{shown}")
     return diagnosis.exit_code
 

@@ -13,7 +13,7 @@ from neuca_tools.model.printable import counted, json_document
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.archive import read_entries
 from neuca_tools.selftest.report.record import history_line, without_evidence
-from neuca_tools.selftest.report.text import shown_report
+from neuca_tools.selftest.report.text import styled_report
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_document(list(map(without_evidence, tests))))
     elif tests:
         lines = "\n".join(map(history_line, tests))
-        print(shown_report(lines, ExitCode.PASS, terminal_width(0), color=False))
+        print(styled_report(lines, ExitCode.PASS, terminal_width(0), color=False))
     else:
         peer = f" of {arguments.peer}" if arguments.peer else ""
         log(f'no test{peer} is archived in "{state}"')

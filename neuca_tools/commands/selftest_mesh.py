@@ -51,7 +51,7 @@ from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, rea
 from neuca_tools.selftest.mesh.page import mesh_page
 from neuca_tools.selftest.mesh.schedule import budget_line, make_plan, read_hosts
 from neuca_tools.selftest.mesh.verdict import judge_mesh
-from neuca_tools.selftest.report.text import shown_report
+from neuca_tools.selftest.report.text import styled_report
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
@@ -319,7 +319,7 @@ def _show_result(arguments: argparse.Namespace, run: results.RecordedRun) -> int
         print(report.report_json(result))
     elif not arguments.nagios:
         text, width = report.report_text(result), terminal_width(0)
-        print(shown_report(text, verdict.exit_code, width, uses_color(arguments)))
+        print(styled_report(text, verdict.exit_code, width, uses_color(arguments)))
     makers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
     files = {path: make(result).encode() for path, make in makers.items() if path}
     try:

@@ -45,7 +45,7 @@ from neuca_tools.selftest.measure.live import (
 )
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.report.text import name_with_arrow, phase_words, shown_report
+from neuca_tools.selftest.report.text import name_with_arrow, phase_words, styled_report
 
 SETTINGS = ("netns", "container", "interface", "port")
 MAX_ROUNDS, ROUNDS, MAX_PATHS = 20, 3, 16
@@ -205,7 +205,7 @@ def _print_comparison(tests: Sequence[Tests], arguments: argparse.Namespace) -> 
         print(path_record(comparison, tests, code))
     else:
         table = path_table(comparison, arguments.verbose)
-        print(shown_report(table, code, terminal_width(0), uses_color(arguments)))
+        print(styled_report(table, code, terminal_width(0), uses_color(arguments)))
     return code
 
 

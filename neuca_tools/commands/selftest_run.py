@@ -44,8 +44,8 @@ from neuca_tools.selftest.report.record import entry_of, nagios_line, report_dat
 from neuca_tools.selftest.report.text import (
     conclusion_text,
     differences_text,
-    shown_report,
     step_line,
+    styled_report,
 )
 
 FEWEST = 3  # earlier tests with which a test can be worse than before
@@ -80,18 +80,18 @@ class _Setup(NamedTuple):
     planned: AgentPlan
 
     @property
-    def for_programs(self) -> bool:
+    def is_for_programs(self) -> bool:
         """Whether programs read the output."""
         return bool(self.arguments.json or self.arguments.nagios)
 
     def line(self, step: Step) -> str:
         """The line to print when a step has ended; empty for none."""
-        if self.for_programs or step.text == NOT_ASKED:
+        if self.is_for_programs or step.text == NOT_ASKED:
             return ""
         return self.colored(step_line(step), ExitCode.PASS)
 
     def colored(self, text: str, code: ExitCode) -> str:
-        return shown_report(text, code, terminal_width(0), uses_color(self.arguments))
+        return styled_report(text, code, terminal_width(0), uses_color(self.arguments))
 
     def show(self, step: Step) -> None:
         line = self.line(step)
@@ -164,7 +164,7 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
         diagnosis = diagnosis._replace(since=compared.exit_code)
     if is_root():
         _keep_report(setup, evidence, diagnosis)
-    if not setup.for_programs:
+    if not setup.is_for_programs:
         texts = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
         print(setup.colored("\n".join(filter(None, texts)), diagnosis.exit_code))
     return PeerResult(evidence, diagnosis, before)
@@ -219,7 +219,7 @@ def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> Non
 def _run_test(setup: _Setup, address: Address) -> Evidence:
     """The test of one peer; on a terminal, with a header and a live line."""
     options = setup.options
-    if setup.for_programs or not can_draw():
+    if setup.is_for_programs or not can_draw():
         return PeerTest(address, options, setup.planned, setup.show).run()
     device, stages = kernel.device_to(address), planned_stages(options)
     print(header(str(address), device, setup.plan, options.seconds, stages))

@@ -116,10 +116,10 @@ def rule_mac(filename: str, substring: str) -> Optional[str]:
     return bytes.fromhex(match["digits"]).hex(":")
 
 
-def names_given(rules: str) -> dict[str, str]:
+def name_by_mac(rules: str) -> dict[str, str]:
     """MAC to name, of the NICs that a udev rules file names as cloud-init and netplan write it.
 
-    >>> names_given('SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*",'
+    >>> name_by_mac('SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*",'
     ...             ' ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
     {'fe:16:3e:00:6d:af': 'ens17'}
     """

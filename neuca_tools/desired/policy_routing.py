@@ -47,7 +47,7 @@ SETTING = "policy-routing"
 OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 # Addresses of a platform that a route of the main table may lead to, and that answers have to leave
 # to through the NIC that was asked: the probes of Azure's load balancers.
-PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
+PROBING_HOSTS = (ip_address("168.63.129.16"),)
 NO_ROUTER = "its IPv6 gateway is not known: no router has advertised itself on this link yet"
 MAX_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
@@ -321,7 +321,7 @@ class _RoutingBuilder:
             yield table_hop(network, key, table, source=source)
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield table_hop(network, key, table, gateway)
-        for host in map(ip_network, PLATFORM_HOSTS):
+        for host in map(ip_network, PROBING_HOSTS):
             if host.version == gateway.version and host in self.main_prefixes:
                 yield table_hop(host, key, table, gateway)
         yield table_hop(EVERYTHING[gateway.version], key, table, gateway)

@@ -89,7 +89,7 @@ def platform_keys(document: Document) -> Iterator[str]:
             yield from filter(None, lines)
 
 
-def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
+def _set_up_user(user: User, timeout_seconds: float) -> Iterator[Finding]:
     login = user.login
     if not LOGIN.fullmatch(login):
         yield Finding("refused", f'"{login}" cannot be the name of a user', login)
@@ -100,12 +100,12 @@ def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
         yield Finding("refused", text, f"{login} keys")
     try:
         existing = _existing_account(login)
-        account = existing or create_account(login, seconds)
+        account = existing or create_account(login, timeout_seconds)
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
         return
     yield _write_keys(user, account, "" if existing else "created, ")
-    yield from _set_sudo(user, seconds)
+    yield from _set_sudo(user, timeout_seconds)
 
 
 def _write_keys(user: User, account: pwd.struct_passwd, prefix: str) -> Finding:
@@ -121,11 +121,11 @@ def _write_keys(user: User, account: pwd.struct_passwd, prefix: str) -> Finding:
     return Finding("ok", f'"{login}": {prefix}{counted(len(keys), "key")}', login)
 
 
-def _set_sudo(user: User, seconds: float) -> Iterator[Finding]:
+def _set_sudo(user: User, timeout_seconds: float) -> Iterator[Finding]:
     login, subject = user.login, f"{user.login} sudo"
     try:
         if user.sudo:
-            grant_sudo(login, seconds)
+            grant_sudo(login, timeout_seconds)
             yield Finding("ok", f'"{login}" may use sudo', subject)
         else:
             revoke_sudo(login)
@@ -235,7 +235,7 @@ def _existing_account(login: str) -> Optional[pwd.struct_passwd]:
         return None
 
 
-def create_account(login: str, seconds: float) -> pwd.struct_passwd:
+def create_account(login: str, timeout_seconds: float) -> pwd.struct_passwd:
     """Create an account with a home directory and no valid password. Raises ApplyError.
 
     The password is `*` rather than useradd's default `!`: some SSH servers take `!` for a locked
@@ -244,7 +244,7 @@ def create_account(login: str, seconds: float) -> pwd.struct_passwd:
     shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
     what = f'create the user "{login}"'
     command = ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login]
-    programs.run_program(what, command, seconds)
+    programs.run_program(what, command, timeout_seconds)
     made = find_account(login)
     if made is None:
         raise ApplyError(f"{what}: useradd reported success, but there is no such user")
@@ -260,20 +260,18 @@ def sudo_rule(login: str) -> str:
     return f"{MARK}{login} ALL=(ALL:ALL) NOPASSWD: ALL\n"
 
 
-def grant_sudo(login: str, seconds: float, directory: Path = SUDOERS) -> bool:
+def grant_sudo(login: str, timeout_seconds: float, directory: Path = SUDOERS) -> bool:
     """Write the file, checked by visudo; returns whether it changed. Raises ApplyError."""
+    purpose = f'let "{login}" use sudo'
     file, content = sudo_file(login, directory), sudo_rule(login).encode()
     present = _file_content(file)
     if present and not _is_ours(present):
-        raise ApplyError(
-            f'let "{login}" use sudo: '
-            f'"{file}" was not written by neuca-guest-tools, and is left alone'
-        )
+        reason = f'"{file}" was not written by neuca-guest-tools, and is left alone'
+        raise ApplyError(f"{purpose}: {reason}")
     if present == content and file.stat().st_mode & 0o777 == 0o440:
         return False
-    programs.run_program(
-        f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content
-    )
+    command = ["visudo", "--check", "--quiet", "--file=-"]
+    programs.run_program(purpose, command, timeout_seconds, content)
     write_files({file: content}, 0o440)
     return True
 

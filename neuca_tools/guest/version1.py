@@ -1,4 +1,4 @@
-"""What version 1.7 of the agent has left on a host, which is still true after an upgrade.
+"""What version 1.7 of the agent has left on a host, and what still follows from it.
 
 It kept the body of each script that it had run in its state directory, executable for root and
 nothing else, and the parameters of each iSCSI disk, with the CHAP secret, in `storage` below it.

@@ -2,16 +2,18 @@
 
 To add one:
 
-- its source, a class in `sources` (`sources.clouds._OneTree` for a service with one document);
-- the reader of its document, a row of `documents.platform.clouds`;
+- its source, a class in `sources` (`sources.clouds._OneTree` for a service with one document), and
+  its addresses that are not link-local in `backends.dhcplease.PLATFORM_HOSTS`;
+- the reader of its document, a row of `documents.platform.clouds`, with a test in
+  `tests/unit/test_clouds.py`;
 - a row here, with the DMI fields that identify it;
 - an item in neuca(1), neuca-status(7) and neuca-platform-data(5), a word in both files of
   packaging/completion, and a row in both tables of docs/CLOUDS.md;
 - a mock in `tests/cloudmocks.py`, a document in DOCUMENTS of `tests/unit/test_complete_answers.py`,
   and a row in `tests/netns/test_netns_clouds.py`, where the agent reads the mock over HTTP.
 
-`tests/unit/test_clouds.py` and `tests/unit/test_complete_answers.py` fail as long as one but the
-last is missing.
+`tests/unit/test_clouds.py` and `tests/unit/test_complete_answers.py` fail as long as anything is
+missing but the tests of the reader and in namespaces.
 """
 
 # SPDX-License-Identifier: MIT

@@ -229,7 +229,7 @@ class Answer(NamedTuple):
         return f"Answer({self.source!r})"
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self.data is None and not self.parts
 
     @property

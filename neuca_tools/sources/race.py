@@ -142,14 +142,14 @@ class Race:
         for entry in self._relevant_entries():
             if not entry.is_over:
                 return None
-            if entry.answer is not None and not entry.answer.empty:
+            if entry.answer is not None and not entry.answer.is_empty:
                 return entry.answer
         return None
 
     def _next_entry(self) -> Optional[_Entry]:
         """The source to ask next; none after one that is known to have a document is needed."""
         for entry in self._relevant_entries():
-            if entry.answer is not None and not entry.answer.empty:
+            if entry.answer is not None and not entry.answer.is_empty:
                 return None
             if not entry.is_over and entry.ways_asked < len(entry.ways):
                 return entry

@@ -233,7 +233,7 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
 
     An empty answer, such as an error page, has no service.
     """
-    speaks = bool(answer.instance) or not answer.empty
+    speaks = bool(answer.instance) or not answer.is_empty
     origin = answer.origin if speaks else None
     return _document_of(answer, directory)._replace(origin=origin, digest=answer.digest)
 

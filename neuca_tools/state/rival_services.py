@@ -35,7 +35,7 @@ def describe_contradiction(
             seconds = min(budget, _RIVAL_ANSWER_SECONDS)
             only = surroundings._replace(outlets=(outlet,))
             answer = ask_sources(specs, seconds, Session(), only)
-            if answer.origin and not answer.empty and answer.digest != own_digest:
+            if answer.origin and not answer.is_empty and answer.digest != own_digest:
                 names.append(outlet.name)
     if not names:
         return ""

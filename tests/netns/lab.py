@@ -259,6 +259,10 @@ class Lab:
     def service(self, document="", address=SERVICE, port=80):
         """The metadata service, outside on the link-local address or another, or in the guest on 127.0.0.1."""
         where = self.guest if address.startswith("127.") else self.outside
+        if where is self.outside and address != SERVICE:
+            self.run("ip", "address", "add", address, "dev", "mgmt0", "nodad", where=where)
+        if self.metadata:
+            self.metadata.close()
         self.metadata = Metadata(listener(where.enter, address, port), document)
         return self.metadata
 

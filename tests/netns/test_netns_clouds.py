@@ -10,6 +10,8 @@ import cloudmocks
 import pytest
 from lab import MANAGEMENT_MAC, SERVICE, mac
 
+from neuca_tools.sources import _KINDS, Surroundings
+
 FAR = "198.51.100.1"
 SERVICE6 = "fd00:ec2::254"
 NICS = [(MANAGEMENT_MAC, 0), (mac(1), 1), (mac(2), 2)]
@@ -17,13 +19,14 @@ NICS = [(MANAGEMENT_MAC, 0), (mac(1), 1), (mac(2), 2)]
 
 @pytest.fixture
 def cloud(lab):
-    """Configures the agent for the service of this kind, at its well-known address."""
+    """Starts the service of this kind at its well-known address, and configures the agent for it."""
     lab.management()
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
 
     def start(kind):
-        lab.service().strict = getattr(cloudmocks, kind)(NICS)
+        address = _KINDS[kind].make("", Surroundings()).url.address
+        lab.service(address=address).strict = getattr(cloudmocks, kind)(NICS)
         lab.configure(sources=kind)
         return lab
 
@@ -45,6 +48,7 @@ def way(lab, source):
         ("openstack", 24),
         ("gce", 32),
         ("digitalocean", 24),
+        ("alibaba", 24),
     ],
 )
 def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, length):
@@ -132,7 +136,6 @@ def test_a_service_that_systemd_imdsd_has_locked_is_read_and_its_lock_stays(clou
 def test_the_service_of_ec2_is_read_by_ipv6_where_it_is_locked(cloud):
     lab = cloud("ec2")
     strict = lab.metadata.strict
-    lab.run("ip", "address", "add", f"{SERVICE6}/128", "dev", "mgmt0", "nodad", where=lab.outside)
     lab.service(address=SERVICE6).strict = strict
     lab.configure(sources=f"ec2=http://[{SERVICE6}]")
     lock(lab, SERVICE6)

@@ -7,14 +7,16 @@ from __future__ import annotations
 import copy
 import json
 from importlib import import_module
+from ipaddress import ip_interface
 from pathlib import Path
 
 import cloudmocks
 import pytest
 from platforms import faults, hints, links, made, routes
 
+from neuca_tools.backends.dhcplease import reason_to_refuse
 from neuca_tools.documents.platform import combined
-from neuca_tools.model import ACCEPT_RA
+from neuca_tools.model import ACCEPT_RA, World
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources import SourceSpec, Surroundings, detected_cloud, parse_source, uses_network
 from neuca_tools.status import render
@@ -38,6 +40,15 @@ def test_the_source_of_a_cloud_is_known_by_its_kind(cloud):
     assert parse_source(cloud.kind) == SourceSpec(cloud.kind)
     assert uses_network([SourceSpec(cloud.kind)]) == cloud.is_service
     assert cloud.usage.startswith(cloud.kind)
+
+
+@pytest.mark.parametrize("cloud", SERVICES, ids=[cloud.kind for cloud in SERVICES])
+def test_no_lease_takes_over_an_address_of_a_cloud(cloud):
+    """As none does when a document is not there yet, and the cloud is unknown."""
+    module, name = cloud.source.split(".")
+    service = getattr(import_module(f"neuca_tools.sources.{module}"), name)("", Surroundings())
+    for host in service.hosts():
+        assert reason_to_refuse(ip_interface(host), 2, World()), f"{host}: see PLATFORM_HOSTS"
 
 
 @pytest.mark.parametrize("cloud", CLOUDS, ids=KINDS)

@@ -15,6 +15,7 @@ from typing import get_args
 
 import pytest
 import sysctls_manual
+from command_schemas import SCHEMAS, path
 
 from neuca_tools import errors
 from neuca_tools.apply.observe import observed_state
@@ -218,6 +219,18 @@ def test_every_option_of_a_command_is_in_its_synopsis(command):
         re.findall(r"Fl -([\w-]+)", COMMANDS[command.name].split("\n")[0])
         == command.options.split()
     )
+
+
+def test_the_table_of_outputs_names_every_command_and_every_schema():
+    rows = re.findall(r"^\.It Ic (.*) Ta (.*) Ta (.*)$", MAN["neuca.1"], re.MULTILINE)
+    names = [(name.split()[0], output) for words, _, output in rows for name in words.split(" , ")]
+    assert {name for name, _ in names} == COMMANDS.keys() - {"help"}
+    with_json = {command.name for command in neuca.COMMANDS if "json" in command.options.split()}
+    assert {name for name, output in names if not output.startswith("none: ")} == with_json
+    outputs = {output for _, *columns in rows for text in columns for output in text.split(", ")}
+    assert {path(name).stem for name in SCHEMAS} == {
+        output for output in outputs if re.fullmatch(r"[a-z-]+-\d", output)
+    }
 
 
 def test_every_former_name_is_a_command_and_the_page_has_no_other_name():

@@ -96,7 +96,7 @@ def test_a_file_with_another_number_of_digits_is_not_ours(digits):
 @pytest.mark.parametrize("address", [f"?*{GUID}", f"*:{GUID}", f"{PREFIX}:{GUID}", GUID])
 def test_foreign_rules_for_ports_are_recognized(address):
     rule = f'ACTION=="add", SUBSYSTEM=="net", ATTR{{type}}=="32", ATTR{{address}}=="{address}", NAME="ibx"\n'
-    assert marks.names_given(rule) == {GUID: "ibx"}
+    assert marks.name_by_mac(rule) == {GUID: "ibx"}
 
 
 # --- Managers -------------------------------------------------------------------------------------

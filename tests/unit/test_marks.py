@@ -206,5 +206,5 @@ SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{address}=="fe:16:3e:00:6d:a
 SUBSYSTEM=="net", ACTION=="add", ATTR{address}=="fe:16:3e:00:6d:b0", NAME=="ens18", ENV{ID}="x"
 SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", NAME="all"
 """
-    assert marks.names_given(rules) == {MAC: "ens17"}
-    assert marks.names_given(marks.udev_rule(OTHER, "eth1", True).decode()) == {OTHER: "eth1"}
+    assert marks.name_by_mac(rules) == {MAC: "ens17"}
+    assert marks.name_by_mac(marks.udev_rule(OTHER, "eth1", True).decode()) == {OTHER: "eth1"}

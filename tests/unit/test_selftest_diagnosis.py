@@ -402,7 +402,7 @@ def test_the_share_of_a_line_that_tcp_can_carry(mtu, share):
     ],
 )
 def test_only_a_full_line_is_taken_for_one(rate, line):
-    assert figures.line_of(rate) == line
+    assert figures.link_speed_for(rate) == line
 
 
 def test_a_buffer_is_twice_the_bandwidth_delay_product_in_whole_mebibytes():

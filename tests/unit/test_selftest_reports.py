@@ -28,7 +28,7 @@ from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import STYLE, report_page
 from neuca_tools.selftest.report.panels import round_ticks
 from neuca_tools.selftest.report.record import entry_of, nagios_line, prometheus_text, report_json
-from neuca_tools.selftest.report.text import fact_line, report_text, shown_report
+from neuca_tools.selftest.report.text import fact_line, report_text, styled_report
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SMALL = tcp(
@@ -64,7 +64,7 @@ FULL = replace(
 def test_the_text_says_limit_fix_and_next_limit():
     text = report_text(diagnose(SMALL), verbose=True)
     assert (
-        shown_report(text, ExitCode.BELOW, width=80, color=False)
+        styled_report(text, ExitCode.BELOW, width=80, color=False)
         == """\
 tcp         250 Mbit/s  FAIL
 LIMIT       receive window too small: the receiver's window of 3.00 MiB allows
@@ -80,7 +80,7 @@ NEXT LIMIT  the send buffer, 604 Mbit/s
 VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
     )
     assert max(map(len, text.splitlines())) > 80
-    assert shown_report(text, ExitCode.BELOW, width=0, color=False) == text
+    assert styled_report(text, ExitCode.BELOW, width=0, color=False) == text
 
 
 def test_the_text_says_why_it_does_not_know():

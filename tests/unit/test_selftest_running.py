@@ -38,9 +38,9 @@ from neuca_tools.selftest.measure.iperf.plans import (
     SEARCH_STEPS,
     Options,
     Rung,
-    load_of,
-    loss_free,
+    loss_free_rate,
     next_rate,
+    rpm_load,
 )
 from neuca_tools.selftest.measure.probes.path_mtu import largest_carried
 from neuca_tools.selftest.measure.program import ProgramResult
@@ -210,7 +210,7 @@ def test_no_more_than_the_highest_rate_is_offered_however_low_that_is(capacity):
 
 @pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
 def test_the_search_ends_near_what_a_policer_lets_through(capacity):
-    found = loss_free(climb(capacity, 1e9))
+    found = loss_free_rate(climb(capacity, 1e9))
     assert found is not None
     assert capacity / 2 <= found <= capacity
 
@@ -250,7 +250,7 @@ def test_a_few_losses_in_the_middle_do_not_end_the_climb():
     ],
 )
 def test_the_load_of_the_step_rpm_is_bounded_in_bytes(seconds, rate, known, wanted):
-    found = load_of(seconds, rate, known)
+    found = rpm_load(seconds, rate, known)
     assert found == pytest.approx(wanted)
     assert found[0] * found[1] <= 8 * LOAD_BYTES * 1.001
 

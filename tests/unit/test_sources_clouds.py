@@ -468,9 +468,9 @@ def test_a_network_inside_the_metadata_of_guestinfo(guestinfo):
 
 @pytest.mark.parametrize("value", [b"---", b"", b"\n"])
 def test_guestinfo_that_is_not_set(guestinfo, value):
-    assert ask("vmware").empty
+    assert ask("vmware").is_empty
     guestinfo(metadata=value, userdata=value)
-    assert ask("vmware").empty
+    assert ask("vmware").is_empty
 
 
 @pytest.mark.parametrize(
@@ -586,8 +586,8 @@ def test_lxd_s_socket(lxd):
 
 
 def test_lxd_without_documents_and_a_host_without_lxd(lxd, tmp_path):
-    assert ask(f"lxd={lxd({})}").empty
-    assert ask("lxd").empty
+    assert ask(f"lxd={lxd({})}").is_empty
+    assert ask("lxd").is_empty
     with pytest.raises(SourceError):
         ask(f"lxd={tmp_path}/none")
 

@@ -349,7 +349,7 @@ def test_a_name_alone_is_a_word_of_the_boot(around):
     ],
 )
 def test_a_boot_that_says_nothing_of_a_seed_leaves_the_word_to_others(around, line):
-    assert ask("nocloud", around(cmdline=line)).empty
+    assert ask("nocloud", around(cmdline=line)).is_empty
 
 
 @pytest.mark.parametrize(

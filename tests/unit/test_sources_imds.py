@@ -64,7 +64,7 @@ def test_the_user_data_of_a_platform_that_encodes_it_is_decoded(imdsd):
     "keys", [{}, {"userdata": None}, {"userdata": None, "userdata_base64": None}, {"userdata": b""}]
 )
 def test_an_instance_without_user_data_has_none(imdsd, keys):
-    assert imdsd(keys)[0].empty
+    assert imdsd(keys)[0].is_empty
 
 
 DAMAGED = {

@@ -58,7 +58,7 @@ def test_openstack_answers_with_all_three_documents():
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_service_that_is_no_openstack_has_nothing(status):
     with serving({}, other=status) as server:
-        assert ask(f"openstack={server.url}").empty
+        assert ask(f"openstack={server.url}").is_empty
         assert server.asked == ["GET /openstack/latest/meta_data.json"]
 
 
@@ -240,7 +240,7 @@ def test_the_user_data_of_the_ec2_tree_of_a_drive_is_the_second_choice(tmp_path)
 @pytest.mark.parametrize("kind", ["configdrive", "nocloud"])
 def test_a_directory_that_was_named_is_expected_and_one_that_was_not_may_be_missing(tmp_path, kind):
     assert "does not exist" in reason(f"{kind}={tmp_path}/nowhere")
-    assert ask(kind, tmp_path).empty
+    assert ask(kind, tmp_path).is_empty
 
 
 def test_a_seed_needs_both_files(tmp_path):
@@ -272,4 +272,4 @@ def test_a_file_that_is_none_or_too_large_is_an_error(tmp_path):
 
 
 def test_none_asks_nobody():
-    assert ask("none").empty
+    assert ask("none").is_empty

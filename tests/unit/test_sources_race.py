@@ -112,7 +112,7 @@ def test_where_an_address_fails_the_next_is_asked_at_once(serve, play):
 @pytest.mark.usefixtures("patient")
 def test_an_address_that_says_that_there_is_none_speaks_for_its_source(serve):
     second = serve(having(b"two"))
-    assert ask(Several(serve(nothing), second)).empty
+    assert ask(Several(serve(nothing), second)).is_empty
     assert second.asked == []
 
 

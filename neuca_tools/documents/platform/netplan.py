@@ -149,7 +149,7 @@ def _name_lower_devices(
     """Add drafts for the lower devices that the document only names."""
     for name, upper in uppers.items():
         if name in drafts or (name not in taken and upper.key == "link"):
-            virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
+            virtual_links.add_named_nics(upper.part, upper.key, drafts, no_vlan_reasons)
 
 
 def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:

@@ -65,7 +65,7 @@ def read(top: Part) -> PlatformDocument:
         virtual_links.add_draft(drafts, name, _nic_or_upper_draft(name, link))
     no_vlan_reasons = _no_vlan_reasons(top, taken)
     for link in _of_kind(top, "vlan"):
-        virtual_links.name_members(link, "vlan_link", drafts, no_vlan_reasons)
+        virtual_links.add_named_nics(link, "vlan_link", drafts, no_vlan_reasons)
         virtual_links.add_draft(
             drafts, link.text("name") or link.path, _vlan_draft(link, drafts, no_vlan_reasons)
         )
@@ -124,7 +124,7 @@ def _set_members(
     uppers = _upper_links(top)
     for name, upper in uppers.items():
         if name in drafts and upper.kind != "vlan":
-            virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
+            virtual_links.add_named_nics(upper.part, upper.key, drafts, no_vlan_reasons)
     skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
     skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
     connect = partial(virtual_links.set_lower_devices, drafts, "params", _PRIMARY)

@@ -119,8 +119,9 @@ def set_options(
         if option is not None:
             draft.virtual = option.over(draft.virtual)
     if draft.virtual is not None:
-        own = dict(draft.virtual.options)
-        options = {**own, **defaults, **own}  # defaults come last
+        options = dict(draft.virtual.options)
+        for name, default in defaults.items():
+            options.setdefault(name, default)
         _fit_options(options, part, names)
         draft.virtual = draft.virtual._replace(options=tuple(options.items()))
     return part.faults.unusable == errors
@@ -184,16 +185,16 @@ class Upper(NamedTuple):
 
 
 class SkippedLinks:
-    """The links that are left to other programs, and those that are described but unusable.
+    """The `foreign` links, which are left to other programs, and those that are unusable.
 
     Their upper devices are skipped too, and so are the members of what is skipped: another program
     needs them. `uppers` are all upper devices by name. Skipped links are removed from `drafts`.
     """
 
     def __init__(
-        self, left: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
+        self, foreign: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
     ) -> None:
-        self._origins = {name: name for name in left}
+        self._origins = {name: name for name in foreign}
         self._uppers, self._drafts = uppers, drafts
         self._uppers_by_lower: dict[str, list[str]] = {}
         for name, upper in uppers.items():
@@ -232,7 +233,7 @@ class SkippedLinks:
             self._drafts.pop(name, None)
             more = list(self._uppers_by_lower.get(name, ()))
             for upper in more:
-                self._leave(upper, name)
+                self._warn_about(upper, name)
             if name in self._uppers:
                 more += self._skipped_members(name, name in unusable)
             new = [other for other in dict.fromkeys(more) if other not in self]
@@ -252,8 +253,8 @@ class SkippedLinks:
                 self._drafts[member].part.fault("", None, reason, "warning")
         return upper.members
 
-    def _leave(self, name: str, lower: str) -> None:
-        """Warn about an upper device that is usable itself but left because of a lower one."""
+    def _warn_about(self, name: str, lower: str) -> None:
+        """Warn about an upper device that is usable itself, and skipped because of a lower one."""
         if name in self or name not in self._drafts:
             return
         part, _, key = self._uppers[name]
@@ -261,7 +262,7 @@ class SkippedLinks:
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
 
-def name_members(
+def add_named_nics(
     link: Part, key: str, drafts: dict[str, Draft], described: Collection[str]
 ) -> None:
     """Add a draft for each lower device that the document only names: the NIC of that name.
@@ -278,7 +279,7 @@ def name_members(
 
 def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the members of a bond or the ports of a bridge; one that is not described is a fault."""
-    members = (_by_name(name, link, key, drafts) for name in link.texts(key))
+    members = (_described_key(name, link, key, drafts) for name in link.texts(key))
     draft.virtual = (draft.virtual or Virtual())._replace(
         members=tuple(dict.fromkeys(filter(None, members)))
     )
@@ -298,7 +299,7 @@ def set_lower_devices(
     part, kind, key = upper
     if kind == "vxlan":
         name = part.text(key)
-        parent = _by_name(name, part, key, drafts) if name else None
+        parent = _described_key(name, part, key, drafts) if name else None
         draft.virtual = (draft.virtual or Virtual())._replace(parent=parent)
     elif kind in link_kinds.MEMBERS:
         set_members(draft, part, key, drafts)
@@ -359,7 +360,9 @@ def _set_port_settings(
         part.fault(key, name, "it is not a member or port of this link")
 
 
-def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
+def _described_key(
+    name: str, link: Part, key: str, drafts: Mapping[str, Draft]
+) -> Optional[LinkKey]:
     if name in drafts:
         return drafts[name].key
     link.fault(key, name, "no usable link has this name")

@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.base import (
     single_fact,
     smallest_mtu,
 )
-from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
+from neuca_tools.selftest.conditions.cpu import LAN_RTT, may_be_rate_of_host
 from neuca_tools.selftest.conditions.datagrams import limited_arrival
 from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
 from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
@@ -36,8 +36,8 @@ CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate o
 NEAR_LINE = 0.75  # of the speed of Ethernet
 USUAL_SECONDS = 1.5  # seconds: means of longer intervals vary less
 SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
-# The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
-PIECES_SPREAD = 0.10
+# Coefficient of variation, where iperf3 counts whole buffers: a constant rate looks uneven.
+WHOLE_BUFFERS_SPREAD = 0.10
 SAWTOOTH_SPREAD = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE_SHARE = 0.9  # of the lost time: D18 where the rate varies
 BESIDE_CPU_SHARE = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
@@ -48,17 +48,17 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
     if look.protocol == "udp":
         return limited_arrival(look)
     return (
-        path_capacity(look) or overflowing_queue(look) or measured_by_bbr(look) or given_rate(look)
+        path_capacity(look) or overflowing_queue(look) or measured_by_bbr(look) or path_rate(look)
     )
 
 
-def given_rate(look: Look) -> Optional[Hit]:
+def path_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
     if not look.is_unsampled_tcp or look.run.is_loopback:
         return None
-    if figures.as_asked(look) or figures.is_paced(look):
+    if figures.is_as_requested(look) or figures.is_paced(look):
         return None
-    speed = figures.link_filled(look)
+    speed = figures.filled_link_speed(look)
     if speed is not None:
         return _full_link(look, speed)
     return _token_bucket(look) or _constant_rate(look) or _common_ceiling(look)
@@ -67,7 +67,7 @@ def given_rate(look: Look) -> Optional[Hit]:
 def _full_link(look: Look, speed: float) -> Hit:
     rate, line = amounts.rate(look.known_rate), amounts.rate(speed)
     text = f"{rate} is all that TCP can carry over {line} Ethernet"
-    if look.known_rate < figures.OF_LINE[0] * speed:
+    if look.known_rate < figures.LINE_SHARE[0] * speed:
         text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.target and look.target > speed))
     return Hit(
@@ -89,19 +89,19 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
     rates = known_rates(look.all_intervals)
     times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
-    at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
-    early, rest = rates[:at], rates[at:]
-    if not early or _is_left_by_loss(look, rest):
+    drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
+    early, rest = rates[:drop], rates[drop:]
+    if not early or _is_shaped_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
-    seconds = look.all_intervals[at].start
+    seconds = look.all_intervals[drop].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
 
 
-def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
-    """Whether the rates vary as those that loss leaves, or are too few to tell."""
+def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
+    """Whether the rates vary as much as losses make them, or are too few to tell."""
     if len(look.all_intervals) < 3:
         return True
     is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
@@ -125,9 +125,9 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    if _is_left_by_late_loss(look) or stated_window(look) is not None or _is_without_queue(look):
+    if _has_late_loss(look) or stated_window(look) is not None or _is_without_queue(look):
         return None
-    cap = _cap_kept(look)
+    cap = _cap_not_exceeded(look)
     share = 0.9 if figures.is_limited(look) else _share_of_cap(look, cap)
     if not share and not is_window(look) and _is_even(look):
         share = 0.75
@@ -145,21 +145,21 @@ def _constant_rate(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_left_by_late_loss(look: Look) -> bool:
-    return figures.late_share(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
+def _has_late_loss(look: Look) -> bool:
+    return figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
 
 
-def _cap_kept(look: Look) -> Optional[float]:
+def _cap_not_exceeded(look: Look) -> Optional[float]:
     """The rate that a provider sells, just above that of the run and of most of its intervals."""
-    cap, rates = figures.cap_of(look.known_rate), sorted(look.rates)
+    cap, rates = figures.cap_above(look.known_rate), sorted(look.rates)
     if cap is None or look.retransmits or not rates:
         return cap  # what is dropped shows a bucket, which lets bursts pass
-    return cap if rates[-1 - len(rates) // 4] <= cap * figures.highest_of(cap) else None
+    return cap if rates[-1 - len(rates) // 4] <= cap * figures.max_share_of(cap) else None
 
 
 def _is_without_queue(look: Look) -> bool:
     """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
-    return look.windows.flat and not figures.late_share(look) and look.implied_rtt < LAN_RTT
+    return look.windows.flat and not figures.late_loss(look) and look.implied_rtt < LAN_RTT
 
 
 def _common_ceiling(look: Look) -> Optional[Hit]:
@@ -171,7 +171,7 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     best = rates[: max(3, round(len(rates) * CEILING_INTERVALS))]
     if len(rates) < 5 or look.known_loss < figures.NOTABLE_LOSS / 2:
         return None
-    cap = figures.cap_of(best[0])
+    cap = figures.cap_above(best[0])
     if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0]:
         return None
     return Hit(
@@ -189,7 +189,7 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
 
 def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
-    if cap is None or (not look.retransmits and not look.cwnd and is_of_a_host(look)):
+    if cap is None or (not look.retransmits and not look.cwnd and may_be_rate_of_host(look)):
         return 0.0
     if look.spread is not None:
         return 0.9 if figures.is_constant(look) else 0.0
@@ -200,7 +200,7 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
 def _is_even(look: Look) -> bool:
     """Whether the rate varies so little that a limiter gives it; hosts and radios vary more."""
     fewest = 3 if look.retransmits else 4
-    if is_of_a_host(look) or look.known_rate >= SLOW_RATE or len(look.rates) < fewest:
+    if may_be_rate_of_host(look) or look.known_rate >= SLOW_RATE or len(look.rates) < fewest:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
     if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD:
@@ -220,7 +220,7 @@ def _is_near_line(rate: float) -> bool:
 def path_capacity(look: Look) -> Optional[Hit]:
     """A steady rate with a queue on the path, or all that TCP can carry over a known link."""
     if look.protocol != "tcp" or not look.rate or not is_unbounded(look) or look.is_unsampled:
-        return None  # where no host was sampled, see `given_rate`
+        return None  # where no host was sampled, see `path_rate`
     slowest = _slowest_link(look)
     speed = _filled_line(look, slowest)
     if speed is not None:
@@ -238,7 +238,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = PIECES_SPREAD if has_standing_queue(look) else STEADY_SPREAD
+    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
         return _standing_queue_hit(look)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
@@ -282,7 +282,7 @@ def _filled_line(look: Look, slowest: Optional[float]) -> Optional[float]:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
     is_steady = look.spread is not None and look.spread < STEADY_SPREAD
-    return figures.line_of(rate, mtu) if is_steady or not look.phase.sender else None
+    return figures.link_speed_for(rate, mtu) if is_steady or not look.phase.sender else None
 
 
 def _slowest_link(look: Look) -> Optional[float]:

@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit, Session
-from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
+from neuca_tools.selftest.conditions.capacity import path_capacity, path_rate
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, BOTH_WAYS, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
 
@@ -50,7 +50,7 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
     if fast <= ratio * slow or not _totals_differ(session):
         return None
     slower = session.named("tcp", direction)
-    if slower is not None and (path_capacity(slower) or given_rate(slower)):
+    if slower is not None and (path_capacity(slower) or path_rate(slower)):
         return None  # the path limits this direction, which is the finding (D18)
     return Hit(
         1 - slow / fast,

@@ -54,10 +54,10 @@ def limited_by_cpu(look: Look) -> Optional[Hit]:
 
 def _busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
-    if not look.is_unsampled or figures.as_asked(look):
+    if not look.is_unsampled or figures.is_as_requested(look):
         return None
     share, end = _busiest_process(look)
-    if look.protocol == "tcp" and share < FULL_CPU and figures.link_filled(look) is not None:
+    if look.protocol == "tcp" and share < FULL_CPU and figures.filled_link_speed(look) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL_CPU if look.run.is_loopback else NEARLY_FULL_CPU):
@@ -127,9 +127,10 @@ def _is_as_constant_as_a_host(look: Look) -> bool:
 
 def is_given(look: Look) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
-    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.as_asked(look):
+    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.is_as_requested(look):
         return True
-    return figures.link_filled(look) is not None or figures.cap_of(look.known_rate) is not None
+    speeds = (figures.filled_link_speed(look), figures.cap_above(look.known_rate))
+    return speeds != (None, None)
 
 
 def is_flat_for_another_reason(look: Look) -> bool:
@@ -137,11 +138,11 @@ def is_flat_for_another_reason(look: Look) -> bool:
     if not look.is_unsampled_tcp:
         return False
     # Two directions share what the hosts and the path can do.
-    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.as_asked(look):
+    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.is_as_requested(look):
         return True
-    if _is_too_slow_for_its_window(look) or figures.link_filled(look) is not None:
+    if _is_too_slow_for_its_window(look) or figures.filled_link_speed(look) is not None:
         return True
-    is_cap = figures.cap_of(look.known_rate) is not None and figures.is_constant(look)
+    is_cap = figures.cap_above(look.known_rate) is not None and figures.is_constant(look)
     return is_cap or limited_by_cpu(look) is not None
 
 
@@ -164,7 +165,7 @@ def _is_falling(look: Look) -> bool:
     return is_sorted and rates[-1] < (1 - VARIED_SPREAD) * rates[0]
 
 
-def is_of_a_host(look: Look) -> bool:
+def may_be_rate_of_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
     if look.run.system == EMBEDDED:
         return True

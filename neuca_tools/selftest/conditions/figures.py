@@ -13,10 +13,10 @@ from neuca_tools.selftest.evidence.look import Look
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
 # a size and of a time.
-OF_LINE = (0.895, 0.955)
+LINE_SHARE = (0.895, 0.955)
 # The most with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
-OF_FAST_LINE = 1.005
-OF_JUMBO = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
+MAX_FAST_SHARE = 1.005
+JUMBO_SHARE = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
 RARE_SPEEDS = (2.5e9, 5e9)
@@ -24,7 +24,7 @@ FAST_RATE, MANY_STREAMS = 1e9, 4  # bit/s, streams
 NEARLY_ALL = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 # Clouds let through up to 2% more, which no Ethernet carries.
-OF_CAP, OF_CLOUD = (OF_LINE[1], 1.005), 1.02
+CAP_SHARE, MAX_CLOUD_SHARE = (LINE_SHARE[1], 1.005), 1.02
 UNEVEN_SPREAD = 0.15  # coefficient of variation of the rate that losses leave
 BURST_WINDOWS = 2  # times the average window that as much loss leaves if it is by chance
 CAP_DIGITS = (1, 2, 5, 10)  # leading digits
@@ -47,7 +47,7 @@ SPREAD_BY_CHANCE = 0.2
 UNSHAPED_RATE = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 
 
-def link_filled(look: Look) -> Optional[float]:
+def filled_link_speed(look: Look) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
     rate, best = look.known_rate, max(look.rates, default=0.0)
     rates = []
@@ -74,12 +74,12 @@ def _queued_rate(look: Look) -> float:
     return max(0.0, windows[-1] - windows[0]) * 8 * look.streams / seconds
 
 
-def is_inside(look: Look) -> bool:
+def is_in_host(look: Look) -> bool:
     """Whether nothing leaves the host, as fast as only its CPUs limit it."""
     return look.run.is_loopback and look.known_rate >= UNSHAPED_RATE
 
 
-def late_share(look: Look) -> float:
+def late_loss(look: Look) -> float:
     """The share of the segments that were lost after slow start; of all, if that is not known."""
     counts = [interval.retransmits for interval in look.steady]
     size = sum(interval.bytes or 0 for interval in look.steady)
@@ -91,13 +91,13 @@ def late_share(look: Look) -> float:
 def _fills_line(rate: float, speed: float, look: Look) -> bool:
     share = rate / speed
     if speed >= FAST_LINE:
-        return OF_LINE[0] <= share <= OF_FAST_LINE  # any MTU up to 9000, and virtual links
-    if OF_LINE[0] <= share <= OF_LINE[1]:
+        return LINE_SHARE[0] <= share <= MAX_FAST_SHARE  # any MTU up to 9000, and virtual links
+    if LINE_SHARE[0] <= share <= LINE_SHARE[1]:
         return True
     # Where the MSS is not known: nothing but such a link limits a local network.
     mss = look.run.mss
     may_be_jumbo = look.run.is_local_network if mss is None else mss > JUMBO
-    return may_be_jumbo and OF_JUMBO[0] <= share <= OF_JUMBO[1]
+    return may_be_jumbo and JUMBO_SHARE[0] <= share <= JUMBO_SHARE[1]
 
 
 def buffered_bytes(look: Look) -> float:
@@ -105,29 +105,29 @@ def buffered_bytes(look: Look) -> float:
     return 2 * (run.send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
 
 
-def cap_of(rate: float) -> Optional[float]:
+def cap_above(rate: float) -> Optional[float]:
     """The nominal rate in bit/s that a provider may have limited this rate to."""
     if rate <= 0:
         return None
     decade = math.pow(10, math.floor(math.log10(rate)))
     nominal = (step * decade for step in CAP_DIGITS)
-    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
+    return next((cap for cap in nominal if CAP_SHARE[0] <= rate / cap <= max_share_of(cap)), None)
 
 
-def highest_of(cap: float) -> float:
+def max_share_of(cap: float) -> float:
     """What a limit of this rate lets through at most, of its nominal rate."""
-    return OF_CLOUD if FAST_RATE <= cap < FAST_LINE else OF_CAP[1]
+    return MAX_CLOUD_SHARE if FAST_RATE <= cap < FAST_LINE else CAP_SHARE[1]
 
 
 def loss_explains(look: Look) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not look.retransmits or is_inside(look) or is_limited(look):
+    if not look.retransmits or is_in_host(look) or is_limited(look):
         return False
     # What many streams lose at rates that only hosts limit, the hosts lose.
     is_of_hosts = look.known_rate >= FAST_LINE and look.streams >= MANY_STREAMS
-    if not is_of_hosts and late_share(look) >= HEAVY_LOSS:
+    if not is_of_hosts and late_loss(look) >= HEAVY_LOSS:
         return True
-    return link_filled(look) is None and look.cwnd is not None and _follows_loss(look)
+    return filled_link_speed(look) is None and look.cwnd is not None and _follows_loss(look)
 
 
 def window_left_by(share: float, look: Look) -> float:
@@ -163,7 +163,7 @@ def _is_within_blocks(look: Look) -> bool:
 def is_paced(look: Look) -> bool:
     """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
     rate = look.flow.received.rate or look.known_rate
-    cap = cap_of(rate)
+    cap = cap_above(rate)
     if cap is None or cap >= FAST_RATE or look.known_loss >= HEAVY_LOSS:
         return False
     return is_constant(look, PACED_SPREAD) and abs(rate / cap - 1) <= PACED_SPREAD
@@ -178,7 +178,7 @@ def _follows_loss(look: Look) -> bool:
     return run.follows_loss(look.all_intervals, look.rates, look.spread)
 
 
-def as_asked(look: Look) -> bool:
+def is_as_requested(look: Look) -> bool:
     """Whether the rate is the one that was requested (-b): that is no capacity.
 
     iperf writes whole blocks, and may have one less to write than was asked for.
@@ -216,7 +216,7 @@ def goodput(speed: float, mtu: int = 1500) -> float:
     return speed * (mtu - HEADERS) / (mtu + FRAMING)
 
 
-def line_of(rate: float, mtu: Optional[int] = None) -> Optional[float]:
+def link_speed_for(rate: float, mtu: Optional[int] = None) -> Optional[float]:
     """The speed of the Ethernet that a TCP flow of this rate fills."""
     for speed in SPEEDS:
         if abs(rate / goodput(speed, mtu or 1500) - 1) <= TOLERANCE:

@@ -68,7 +68,7 @@ def drifted_host(end: str, host: Host) -> Optional[Hit]:
 
 
 @for_each_host
-def missing_congestion_control(end: str, host: Host) -> Optional[Hit]:
+def lacks_tuned_congestion_control(end: str, host: Host) -> Optional[Hit]:
     """The congestion control that tuning asks for is not available."""
     wanted, available = host.wanted.get(CONGESTION), host.sysctls.get(AVAILABLE, "").split()
     if not wanted or not available or wanted in available:
@@ -310,7 +310,7 @@ def no_congestion_control(session: Session) -> Optional[Hit]:
     """A host lacks the congestion control of its tuning, or the one that was requested (-C)."""
     said = error_text(session)
     if not NO_CONGESTION.search(said):
-        return missing_congestion_control(session)
+        return lacks_tuned_congestion_control(session)
     return Hit(
         0.9,
         "a host does not have the requested congestion control (-C)",

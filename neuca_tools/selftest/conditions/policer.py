@@ -65,7 +65,7 @@ def _is_in_bursts(look: Look) -> bool:
         return False
     if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
         return False  # smaller than at the very start: loss alone does that
-    lost = figures.late_share(look)
+    lost = figures.late_loss(look)
     if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
         return False
     if not all(interval.retransmits for interval in look.steady):

@@ -10,7 +10,12 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
+from neuca_tools.selftest.conditions.figures import (
+    filled_link_speed,
+    is_as_requested,
+    is_in_host,
+    link_speed_for,
+)
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
@@ -56,7 +61,9 @@ def full_window(look: Look) -> Optional[Hit]:
 
 def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
-    if not look.is_unsampled_tcp or not look.run.buffer or look.retransmits or as_asked(look):
+    if not look.is_unsampled_tcp or not look.run.buffer:
+        return None
+    if look.retransmits or is_as_requested(look):
         return None
     if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
@@ -78,7 +85,7 @@ def stated_window(look: Look) -> Optional[Hit]:
 
 def _is_stated(look: Look, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
-    if is_inside(look) or link_filled(look) is not None:
+    if is_in_host(look) or filled_link_speed(look) is not None:
         return False
     if not look.rtt:
         return _is_stated_at_any_trip(look, asked)
@@ -118,7 +125,7 @@ def _is_faster_with_it(phase: Phase, look: Look) -> bool:
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
     """A constant amount is in flight in each round trip, whatever the congestion window allows."""
-    if not look.is_unsampled_tcp or as_asked(look) or not _has_constant_flight(look):
+    if not look.is_unsampled_tcp or is_as_requested(look) or not _has_constant_flight(look):
         return None
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
@@ -152,7 +159,7 @@ def _has_constant_flight(look: Look) -> bool:
     flights = in_flight(look.steady)
     if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG_RTT:
         return False
-    if link_filled(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
+    if filled_link_speed(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
     flight, window = median(flights), look.cwnd or 0.0
     if not is_bbr(look):
@@ -224,7 +231,7 @@ def _flat_window(look: Look) -> Optional[Hit]:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits:
         return None
-    if line_of(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
+    if link_speed_for(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
         return None
     return _flat_window_hit(look, rate, window)
 

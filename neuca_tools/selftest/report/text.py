@@ -65,7 +65,7 @@ def conclusion_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     return printable_lines(_conclusion_lines(diagnosis, verbose))
 
 
-def shown_report(report: str, code: ExitCode, width: int, color: bool) -> str:
+def styled_report(report: str, code: ExitCode, width: int, color: bool) -> str:
     """The report as it is printed: wrapped to `width` characters, and with `color` in colors.
 
     A `width` of 0 means no limit; a word that is longer than a line stays whole. The verdict, whose

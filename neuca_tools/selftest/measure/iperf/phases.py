@@ -27,9 +27,9 @@ from neuca_tools.selftest.measure.iperf.plans import (
     STEP_SECONDS,
     Options,
     Rung,
-    load_of,
-    loss_free,
+    loss_free_rate,
     next_rate,
+    rpm_load,
 )
 from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import (
@@ -194,7 +194,7 @@ class ThroughputSteps:
             return
         rungs: list[Rung] = []
         yield from self._climb_ladder(rungs, top, searching=not requested)
-        best = loss_free(rungs)
+        best = loss_free_rate(rungs)
         if best is None:
             yield "unknown", "no rate was found at which nothing is lost"
         else:
@@ -209,7 +209,7 @@ class ThroughputSteps:
         seconds = min(STEP_SECONDS, self._options.seconds)
         rate = next_rate(rungs, top)
         while rate is not None and not self._skip_reason:
-            search = searching or not all(rung.clean for rung in rungs)
+            search = searching or not all(rung.is_loss_free for rung in rungs)
             test = self._new_test(seconds, rate)._replace(udp=True)
             phases = self._datagrams("udp", test)
             marked = [replace(phase, search=search) for phase in phases]
@@ -245,7 +245,8 @@ class ThroughputSteps:
     def _probe_under_load(self, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
         rates = self._measured_rates()
-        seconds, rate = load_of(self._options.seconds, self._options.rate, max(rates, default=None))
+        options, highest = self._options, max(rates, default=None)
+        seconds, rate = rpm_load(options.seconds, options.rate, highest)
         test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, interval = self._options.port + 2, probe_interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, interval)

@@ -86,13 +86,13 @@ class Rung(NamedTuple):
     loss: float
 
     @property
-    def clean(self) -> bool:
+    def is_loss_free(self) -> bool:
         return self.loss <= NOTABLE_LOSS
 
 
 def _may_be_chance(rungs: Sequence[Rung]) -> bool:
     """Whether the last rate was the first with loss, and lost little."""
-    is_first = not rungs[-1].clean and sum(not rung.clean for rung in rungs) == 1
+    is_first = not rungs[-1].is_loss_free and sum(not rung.is_loss_free for rung in rungs) == 1
     return is_first and rungs[-1].loss < CHANCE_LOSS
 
 
@@ -128,8 +128,8 @@ def _rate_below(lowest: Rung) -> Optional[float]:
 
 def _search_bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
     """The highest rate without loss, 0 for none, and the lowest above it with loss."""
-    low = max((rung.offered for rung in rungs if rung.clean), default=0.0)
-    lossy = [rung.offered for rung in rungs if not rung.clean and rung.offered > low]
+    low = max((rung.offered for rung in rungs if rung.is_loss_free), default=0.0)
+    lossy = [rung.offered for rung in rungs if not rung.is_loss_free and rung.offered > low]
     return low, min(lossy, default=None)
 
 
@@ -146,12 +146,12 @@ def _next_above(rate: float, ladder: Sequence[float]) -> Optional[float]:
     return next((higher for higher in ladder if higher > rate), None)
 
 
-def loss_free(rungs: Sequence[Rung]) -> Optional[float]:
+def loss_free_rate(rungs: Sequence[Rung]) -> Optional[float]:
     """The highest rate in bit/s that was sent without loss; None if there was none."""
-    return max((rung.sent for rung in rungs if rung.clean), default=None)
+    return max((rung.sent for rung in rungs if rung.is_loss_free), default=None)
 
 
-def load_of(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:
+def rpm_load(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:
     """The seconds and the rate in bit/s of the load of the step rpm, at most LOAD_BYTES.
 
     `rate` limits every step, and `known` is the highest that was measured, both in bit/s.
