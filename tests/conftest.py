@@ -9,6 +9,7 @@ has not, and say where the test does run instead.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import re
 import signal
@@ -182,3 +183,13 @@ def pytest_terminal_summary(terminalreporter):
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"RERUN {report.nodeid} ({report.when})", "_")
         terminalreporter.line(report.longreprtext)
+
+
+@pytest.fixture(autouse=True)
+def logger():
+    """The agent's logger, as it was before the test: a command writes its lines to standard error, as it is then."""
+    agent = logging.getLogger("neuca")
+    handlers, level, propagate = agent.handlers[:], agent.level, agent.propagate
+    yield agent
+    agent.handlers[:], agent.propagate = handlers, propagate
+    agent.setLevel(level)

@@ -36,7 +36,7 @@ from neuca_tools.model import Address, Device, Host, Route, World
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 from neuca_tools.model.shapes import Shapes
-from neuca_tools.model.topology import METADATA_HOSTS
+from neuca_tools.model.topology import METADATA_HOSTS, PLATFORM_HOSTS
 
 LEASE = ".lease"
 DHCP6, ADVERTISEMENTS = "dhcp6", "ra"  # the protocols of a request; one without has DHCPv4
@@ -44,16 +44,6 @@ FOR_EVER = 0xFFFFFFFF  # RFC 2131, 3.3; the kernel's INFINITY_LIFE_TIME too
 # RFC 2132, 5.1 allows 68; with less than 1280 the kernel takes IPv6 from a link (RFC 8200, 5).
 SMALLEST_MTU, LARGEST_MTU = 1280, 65535
 EVERYTHING, EVERYTHING6 = IPv4Network("0.0.0.0/0"), IPv6Network("::/0")
-# Azure's wireserver, Alibaba's metadata service; the services of EC2, Google, Oracle and Scaleway.
-PLATFORM_HOSTS: tuple[Host, ...] = (
-    IPv4Address("168.63.129.16"),
-    IPv4Address("100.100.100.200"),
-    IPv6Address("fd00:ec2::123"),
-    IPv6Address("fd00:ec2::253"),
-    IPv6Address("fd20:ce::254"),
-    IPv6Address("fd00:c1::a9fe:a9fe"),
-    IPv6Address("fd00:42::42"),
-)
 MAX_LEASE_BYTES = 1 << 16
 MAX_ROUTES = 64  # of one lease
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))

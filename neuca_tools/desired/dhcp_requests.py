@@ -33,7 +33,9 @@ def client_requests(
     Without a complete document, the clients of unlisted and undecided links go on.
     """
     request_by_label = dict(_kept_requests(resolution, world.own_clients))
-    guarded = guarded_networks(world, resolution.roles, metadata_hosts, record.ground)
+    guarded = guarded_networks(
+        world, resolution.roles, metadata_hosts, resolution.management_networks
+    )
     for key, device in devices_with_client(resolution.roles, world).items():
         is_wanted = resolution.roles.dhcp.clients[key] == OWN and key in resolution.desired.links
         if is_wanted and _is_ready(device, resolution.names.get(key, device.name)):

@@ -215,19 +215,19 @@ def management_networks(world: World, roles: Roles, before: Iterable[str] = ()) 
 
 
 def guarded_networks(
-    world: World, roles: Roles, metadata_hosts: Iterable[Host], before: Iterable[str]
+    world: World, roles: Roles, metadata_hosts: Iterable[Host], remembered: Iterable[str]
 ) -> tuple[str, ...]:
     """Where no DHCP server or router may give a link an address.
 
     These are the metadata services and the gateways of the management devices; without a gateway of
-    a family, the management networks, as the gateway may be anywhere in them. `before` are those of
-    the last boot, for management devices without an address.
+    a family, the `remembered` management networks, as the gateway may be anywhere in them.
     """
     gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
     versions = {gateway.version for gateway in gateways}
-    ground = map(ip_network, management_networks(world, roles, before))
     guarded = {*map(ip_network, (*metadata_hosts, *gateways))}
-    guarded.update(network for network in ground if network.version not in versions)
+    guarded.update(
+        network for network in map(ip_network, remembered) if network.version not in versions
+    )
     return tuple(sorted(map(str, guarded)))
 
 

@@ -3,7 +3,7 @@
 To add one:
 
 - its source, a class in `sources` (`sources.clouds._OneTree` for a service with one document), and
-  its addresses that are not link-local in `backends.dhcplease.PLATFORM_HOSTS`;
+  its addresses that are not link-local in `model.topology.PLATFORM_HOSTS`;
 - the reader of its document, a row of `documents.platform.clouds`, with a test in
   `tests/unit/test_clouds.py`;
 - a row here, with the DMI fields that identify it;

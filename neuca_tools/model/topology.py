@@ -17,6 +17,16 @@ from neuca_tools.model.routing import RouteIdentity
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
+# Azure's wireserver, Alibaba's metadata service; the services of EC2, Google, Oracle and Scaleway.
+PLATFORM_HOSTS: tuple[Host, ...] = (
+    ip_address("168.63.129.16"),
+    ip_address("100.100.100.200"),
+    ip_address("fd00:ec2::123"),
+    ip_address("fd00:ec2::253"),
+    ip_address("fd20:ce::254"),
+    ip_address("fd00:c1::a9fe:a9fe"),
+    ip_address("fd00:42::42"),
+)
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
 MAC_LENGTH = len("00:00:00:00:00:00")  # characters

@@ -188,7 +188,15 @@ OPENSTACK = [
 
 def value_of(kind, option):
     """A usable value of an option of a virtual link."""
-    texts = ("no", *reversed(link_kinds.OPTIONS[kind][option].words), "5", "7", "10.0.0.1", THREE)
+    texts = (
+        "no",
+        *reversed(link_kinds.OPTIONS[kind][option].words),
+        "5",
+        "7",
+        "10.0.0.1",
+        THREE,
+        "4789",
+    )
     for text in texts:
         try:
             link_kinds.OPTIONS[kind][option].read(text)

@@ -137,15 +137,6 @@ print(f"searches={len(found)}")"""
     assert printed_by(code) == {"searches=0"}
 
 
-@pytest.fixture
-def logger():
-    found = logging.getLogger("neuca")
-    before = (found.handlers[:], found.level, found.propagate)
-    yield found
-    found.handlers[:], found.propagate = before[0], before[2]
-    found.setLevel(before[1])
-
-
 def test_lines_below_the_level_are_not_written(logger, capsys):
     logs.to_stderr("WARNING")
     log.info("too little")
@@ -158,7 +149,6 @@ def test_lines_below_the_level_are_not_written(logger, capsys):
     assert len(logger.handlers) == 1
 
 
-@pytest.mark.usefixtures("logger")
 def test_a_line_of_the_log_has_no_control_character(capsys):
     logs.to_stderr()
     log.info("%s", "bring a\x1b[2Jb up\nbring \u202ec up")
