@@ -23,7 +23,7 @@ from neuca_tools.files import locked, write_files
 from neuca_tools.model import machine
 from neuca_tools.model.volumes import (
     SOURCES,
-    Known,
+    RecordedInstance,
     device_refusal,
     network_refusal,
     refusal_reason,
@@ -142,7 +142,7 @@ def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str,
     return volume.kind, why
 
 
-def recorded_volumes(state: Where, run_directory: Path) -> Known:
+def recorded_volumes(state: Where, run_directory: Path) -> RecordedInstance:
     """What is recorded of this instance, to judge a volume by. Raises RecordError.
 
     If the disk was copied to other hardware, only what was read since the boot.
@@ -153,12 +153,12 @@ def recorded_volumes(state: Where, run_directory: Path) -> Known:
     digests = {copy.digest for copy in copies}
     before = records.load_machine(state)
     if machine.is_other_hardware(before, hostid.read_machine()):
-        return Known("", frozenset(instances), frozenset(digests))
+        return RecordedInstance("", frozenset(instances), frozenset(digests))
     instances |= {machine.instance_text(kind, name) for kind, name in before.instances.items()}
     digests |= {before.volume} - {""}
     booted = records.has_document(state)
     network = before.origin.source if before.origin else ""
-    return Known(network, frozenset(instances), frozenset(digests), booted)
+    return RecordedInstance(network, frozenset(instances), frozenset(digests), booted)
 
 
 def digest_in_force(source: str, run_directory: Path) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from neuca_tools.agent import drives, trial_file
-from neuca_tools.backends import hostid, outlook
+from neuca_tools.backends import hostid, kernel_state
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
 from neuca_tools.files import NEW, locked, names_in, observed_content, write_files
@@ -50,7 +50,7 @@ def _foreign_reason(config: Config) -> str:
         before, now = records.load_machine(config.state), hostid.read_machine()
         if machine.is_other_hardware(before, now):
             recorded = records.load_record(config.state).nics.keys()
-            return machine.foreign_reason(before, now, recorded, outlook.present_macs())
+            return machine.foreign_reason(before, now, recorded, kernel_state.present_macs())
     return ""
 
 
@@ -116,7 +116,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     ran += version1.script_paths(state)
     files = [state / records.DOCUMENT, *ran, *udev_rules(config)]
     _copy([state / records.MACHINE, state / records.RECORD, *files], place)
-    run = [config.run_directory / name for name in (records.DOCUMENT, records.LOOK, RAN)]
+    run = [config.run_directory / name for name in (records.DOCUMENT, records.SOURCE_ANSWERS, RAN)]
     write_files(dict.fromkeys([*files, *run]))
     kept = of_this_boot(records.load_record(state), hostid.boot_id())
     records.save_record(state, kept)

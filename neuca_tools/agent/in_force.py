@@ -17,7 +17,7 @@ from typing import Optional
 from neuca_tools.config import Config
 from neuca_tools.files import locked
 from neuca_tools.state.active_document import Intake, last_good, stored_document
-from neuca_tools.state.records import load_look, save_look
+from neuca_tools.state.records import load_source_answers, save_source_answers
 
 
 @contextmanager
@@ -80,15 +80,15 @@ def _unapplied_reason(latest: Intake) -> str:
 
 def last_seen_digest(config: Config) -> str:
     """The digest of what the own sources had last; at first, that of the active document."""
-    return str(load_look(config.run_directory).get("seen", "")) or _active_digest(config)
+    return str(load_source_answers(config.run_directory).get("seen", "")) or _active_digest(config)
 
 
 def note_seen(config: Config, sha256: str) -> None:
     """Save this digest as that of what the own sources have now. Raises ApplyError."""
-    answers = load_look(config.run_directory)
+    answers = load_source_answers(config.run_directory)
     if answers.get("seen", "") != sha256:
         sha256_confirmed = str(answers.get("sha256", ""))
-        save_look(config.run_directory, {**answers, "seen": sha256}, sha256_confirmed)
+        save_source_answers(config.run_directory, {**answers, "seen": sha256}, sha256_confirmed)
 
 
 def _active_digest(config: Config) -> str:

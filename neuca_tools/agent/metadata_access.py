@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.backends import hostid, outlook, udev
+from neuca_tools.backends import hostid, kernel_state, udev
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.outlets import is_void, likely_outlets, name_of, pinned_outlets
 from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
-from neuca_tools.model.machine import Machine, Origin, Outlet, is_other_hardware
+from neuca_tools.model.machine import Machine, MetadataService, Outlet, is_other_hardware
 from neuca_tools.model.topology import identity, is_nic
 from neuca_tools.sources import SourceSpec, Surroundings, is_known_service, uses_network
 from neuca_tools.state.active_document import last_good
@@ -39,7 +39,7 @@ def read_surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundin
     except RecordError as error:
         # Which NIC is for management, or which service has answered, must not be guessed.
         return around._replace(blocked=UNREADABLE.format(error.text))
-    world = outlook.read_world()
+    world = kernel_state.read_world()
     if config.managers == "auto" and udev.serves_this_namespace():
         world = replace(world, age=hostid.boot_age())
     around = _with_interfaces(world, config, _usable_origin(config, specs, machine), around, record)
@@ -48,7 +48,11 @@ def read_surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundin
 
 
 def _with_interfaces(
-    world: World, config: Config, origin: Optional[Origin], around: Surroundings, record: Record
+    world: World,
+    config: Config,
+    origin: Optional[MetadataService],
+    around: Surroundings,
+    record: Record,
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
@@ -84,7 +88,7 @@ def _configured_policy(config: Config) -> Policy:
 
 def _usable_origin(
     config: Config, specs: Sequence[SourceSpec], machine: Machine
-) -> Optional[Origin]:
+) -> Optional[MetadataService]:
     """The service that has answered for this instance; None if the configuration overrules it."""
     origin = machine.origin
     if origin is None or is_other_hardware(machine, hostid.read_machine()):
@@ -98,7 +102,7 @@ def _usable_origin(
 
 
 def _candidate_outlets(
-    config: Config, world: World, record: Record, origin: Optional[Origin] = None
+    config: Config, world: World, record: Record, origin: Optional[MetadataService] = None
 ) -> tuple[Outlet, ...]:
     """The interfaces through which metadata may be requested if no service has answered yet.
 

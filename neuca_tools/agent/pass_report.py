@@ -85,11 +85,11 @@ def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
         log.info("%s", text)
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
-    for operation in outcome.undone.done:
+    for operation in outcome.rolled_back.done:
         log.warning(
             "rolled back: %s", operation.text, extra=journal_fields(messages.UNDONE, operation)
         )
-    for failure in outcome.undone.reported_failures:
+    for failure in outcome.rolled_back.reported_failures:
         log.error("could not be rolled back: %s", failure.text)
 
 
@@ -99,16 +99,18 @@ def log_change(config: Config, outcome: Outcome) -> Result:
     Returns what was done and what failed, including the roll-back.
     """
     _log_outcome(outcome, ())
-    undone = outcome.undone
-    if undone.failures:
-        report = read_report(config.run_directory) or report_now(0.0, (), (), bool(undone.done))
-        write_report(config.state, report._replace(stuck=_stuck_problems(outcome)))
-    return outcome.result + Result(failures=undone.failures)
+    rolled_back = outcome.rolled_back
+    if rolled_back.failures:
+        report = read_report(config.run_directory) or report_now(
+            0.0, (), (), bool(rolled_back.done)
+        )
+        write_report(config.state, report._replace(not_rolled_back=_stuck_problems(outcome)))
+    return outcome.result + Result(failures=rolled_back.failures)
 
 
 def _stuck_problems(outcome: Outcome) -> tuple[Problem, ...]:
     """What could not be rolled back."""
-    problems = map(_problem_of, outcome.undone.reported_failures)
+    problems = map(_problem_of, outcome.rolled_back.reported_failures)
     return tuple(
         problem._replace(code="failed", text=f"could not be rolled back: {problem.text}")
         for problem in problems
@@ -134,16 +136,16 @@ def report_pass(
     removed = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
     _log_outcome(outcome, removed)
     problems = tuple(map(_problem_of, outcome.result.reported_failures))
-    stuck = _stuck_problems(outcome)
+    not_rolled_back = _stuck_problems(outcome)
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and not_retried:
         tried = tried_parts(outcome).difference(not_retried)
         problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
-        stuck += tuple(_problems_left(last.stuck, tried))
+        not_rolled_back += tuple(_problems_left(last.not_rolled_back, tried))
     all_removed = (*(last.removed if last else ()), *removed)[-MAX_REMOVED:]
-    report = report_now(seconds, texts, problems, bool(outcome.undone.done), all_removed)
-    report = report._replace(stuck=stuck)
+    report = report_now(seconds, texts, problems, bool(outcome.rolled_back.done), all_removed)
+    report = report._replace(not_rolled_back=not_rolled_back)
     write_report(config.state, report)
     return report
 

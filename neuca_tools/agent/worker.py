@@ -29,7 +29,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, keep_document, last_confirmed
-from neuca_tools.state.records import load_look
+from neuca_tools.state.records import load_source_answers
 from neuca_tools.state.store import not_in_run, save_unsaved_files, unsaved_reason
 
 # Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
@@ -211,11 +211,11 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         if job.run or has_news or has_ended:
             begin_pass()
             return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
-        before = load_look(config.run_directory)
+        before = load_source_answers(config.run_directory)
         keep_document(intake, config.state, config.run_directory)
         unanswered = _is_unanswered(job, intake)
         result = JobResult(sha256=job.sha256, session=intake.session, unanswered=unanswered)
-        if load_look(config.run_directory) == before:
+        if load_source_answers(config.run_directory) == before:
             return result
         from neuca_tools.agent.status import status_now
 

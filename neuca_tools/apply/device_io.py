@@ -1,8 +1,8 @@
 """Reads and writes device settings, each through its backend.
 
 The backends of the rows in `link_settings` are modules of `backends`: `qdisc`, `ethtool`,
-`resolved`, `queues` for "files"; for "attribute", a look (`outlook`) has what `kinds` reads, and
-`netlink` sets it.
+`resolved`, `queues` for "files"; for "attribute", a look (`kernel_state`) has what `kinds` reads,
+and `netlink` sets it.
 """
 
 # SPDX-License-Identifier: MIT

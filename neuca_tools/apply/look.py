@@ -53,7 +53,7 @@ def observe_host(
         managers=words,
         silent_managers=managers.silent_managers,
         profiles=managers.profiles,
-        unmanaged=managers.none_runs,
+        no_manager_runs=managers.none_runs,
         own_clients=managers.clients.read(config.dhcp_client),
     )
     tuning = hostfacts.read_tuning_inputs(
@@ -99,7 +99,7 @@ def own_paths(config: Config) -> list[str]:
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [f"{where.udev}/{name}" for name in rules]
     for place in (where.networkd, where.profiles):
-        paths += [f"{place}/{name}" for name in names_in(place) if dhcp_files.is_ours(name)]
+        paths += [f"{place}/{name}" for name in names_in(place) if dhcp_files.is_dhcp_file(name)]
     for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE):
         paths.append(f"{where.networkd}/{name}")
     paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")

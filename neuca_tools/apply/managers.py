@@ -73,8 +73,8 @@ class Managers:
             return
         if manager == "networkmanager":
             place = self._profile_directory
-            names = {name for name in names_in(place) if dhcp_files.is_ours(name)}
-            self._networkmanager.load_profiles(place, names, dhcp_files.is_ours)
+            names = {name for name in names_in(place) if dhcp_files.is_dhcp_file(name)}
+            self._networkmanager.load_profiles(place, names, dhcp_files.is_dhcp_file)
             self._networkmanager.reload_configuration()
         else:
             self._networkd.reload()

@@ -94,7 +94,7 @@ class Outcome(NamedTuple):
     """What was done and what failed, what was rolled back, and the decision at the end."""
 
     result: Result
-    undone: Result
+    rolled_back: Result
     decision: Decision
 
 
@@ -111,7 +111,7 @@ class Transaction:
     purpose: Purpose
     decision: Decision
     result: Result = field(default_factory=Result)
-    undone: Result = field(default_factory=Result)
+    rolled_back: Result = field(default_factory=Result)
     before: NetworkState = field(init=False)
     made_links: Mapping[LinkKey, Link] = field(init=False)
     managers_were_told: bool = False
@@ -131,7 +131,7 @@ class Transaction:
                 self._return_to(self.before, self.result.nics_to_roll_back, watch)
             self._write_late_files()
         self._remember()
-        return Outcome(self.result, self.undone, self.decision)
+        return Outcome(self.result, self.rolled_back, self.decision)
 
     def roll_back(self, observed: NetworkState) -> Outcome:
         """Return to the state before the transaction, with files and sysctls as `observed` then."""
@@ -141,7 +141,7 @@ class Transaction:
         desired = self.before._replace(files=observed.files, sysctls=observed.sysctls, tell=tell)
         with self.host.watch() as watch:
             self._return_to(desired, None, watch)
-        return Outcome(Result(), self.undone, self.decision)
+        return Outcome(Result(), self.rolled_back, self.decision)
 
     # --- the steps ---
 
@@ -235,7 +235,7 @@ class Transaction:
         """
         record = self.decision.record._replace(made=desired.links)  # these are what a look reads
         self.decision = self.decision._replace(record=record)
-        self.undone, reasons = Result(), {}
+        self.rolled_back, reasons = Result(), {}
         for delay in ROLL_BACK_DELAYS_SECONDS:
             watch.wait(delay)
             steps = self._steps_back(desired, scope)
@@ -253,13 +253,13 @@ class Transaction:
                     for failure in tried.failures
                 }
             )
-            self.undone += replace(tried, failures=())
+            self.rolled_back += replace(tried, failures=())
         steps = self._steps_back(desired, scope)
         left = (
             Failure(step, reasons.get(operation_identity(step), REASON_NOT_IN_EFFECT))
             for step in steps
         )
-        self.undone = replace(self.undone, failures=tuple(left))
+        self.rolled_back = replace(self.rolled_back, failures=tuple(left))
 
     def _steps_back(
         self, desired: NetworkState, scope: Optional[Collection[str]]
@@ -274,7 +274,7 @@ class Transaction:
         steps = plan_operations(
             observed, now_wanted, everything, scope=scope, rename_while_up=renames_while_up
         )
-        declined = {operation_identity(failure.operation) for failure in self.undone.declined}
+        declined = {operation_identity(failure.operation) for failure in self.rolled_back.declined}
         return tuple(
             step
             for step in steps
@@ -304,7 +304,7 @@ class Transaction:
             record=self._with_done()._replace(made=self.made_links)
         )
         record = self.purpose.remember(self.decision, self.result, postponed)
-        left = [failure.operation for failure in self.undone.failures]
+        left = [failure.operation for failure in self.rolled_back.failures]
         record = intentions.without_requests(record, left)
         self.host.remove_journal()  # first: the record forgets what the journal would bring back
         self.host.save_record(record)

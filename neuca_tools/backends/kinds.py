@@ -1,6 +1,6 @@
 """Settings of virtual links and of places in them, to and from attributes (linux/if_link.h).
 
-The present values of attributes are part of every look (`outlook`); `netlink` sets them.
+The present values of attributes are part of every look (`kernel_state`); `netlink` sets them.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,6 @@
-"""Changes links, addresses, routes and rules through pyroute2; `outlook` and `routing` read them.
+"""Changes links, addresses, routes and rules through pyroute2.
+
+`kernel_state` and `routing` read them.
 
 Supports pyroute2 0.7.2 to 0.9. Extended ACKs are on, so that errors include the kernel's message.
 """
@@ -16,7 +18,7 @@ from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, outlook, raw_requests, routing, sysctl
+from neuca_tools.backends import kernel_state, kinds, raw_requests, routing, sysctl
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
@@ -47,7 +49,7 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def look(self, metadata_hosts: Iterable[Host]) -> World:
         """Observe the network namespace. Raises ObserveError."""
-        world = outlook.read_world()
+        world = kernel_state.read_world()
         accept_ra = sysctl.read_value(ACCEPT_RA.replace(OWN, "default"))
         return replace(
             world,
@@ -125,7 +127,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         return self._request("link", "get", index=index)[0]
 
     def has_carrier(self, index: int) -> bool:
-        return bool(self._link(index)["flags"] & outlook.IFF_LOWER_UP)
+        return bool(self._link(index)["flags"] & kernel_state.IFF_LOWER_UP)
 
     def set_up(self, index: int, up: bool) -> None:
         self._set_link(index, state="up" if up else "down")
@@ -181,7 +183,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         `bare`: its network gets no route. `checked`: the kernel makes sure that no other host on
         the link has an IPv6 address (RFC 4862, 5.4), which is tentative until then.
         """
-        flags = outlook.IFA_F_NOPREFIXROUTE if bare else 0
+        flags = kernel_state.IFA_F_NOPREFIXROUTE if bare else 0
         if address.version == 6 and not checked:
             flags |= raw_requests.IFA_F_NODAD
         raw_requests.add_address(index, address, flags)
@@ -193,7 +195,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         """
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
-        flags = outlook.IFA_F_NOPREFIXROUTE
+        flags = kernel_state.IFA_F_NOPREFIXROUTE
         arguments = {**_address_arguments(index, address), **seconds, "cacheinfo": seconds}
         self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 

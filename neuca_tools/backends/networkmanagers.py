@@ -132,7 +132,7 @@ class NetworkManager(Manager):
         )
 
     def load_profiles(
-        self, place: Path, names: Collection[str], is_ours: Callable[[str], bool]
+        self, place: Path, names: Collection[str], is_dhcp_file: Callable[[str], bool]
     ) -> None:
         """Load these profiles of a directory, and drop our own that no longer exist.
 
@@ -140,7 +140,7 @@ class NetworkManager(Manager):
         could be that of the management NIC. Raises ManagerError.
         """
         known = {path.name for path in self._profile_files() if path.parent == place}
-        wanted = {place / name for name in {*names, *filter(is_ours, known)}}
+        wanted = {place / name for name in {*names, *filter(is_dhcp_file, known)}}
         if not wanted:
             return
         _, failed = self._ask(

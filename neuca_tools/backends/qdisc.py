@@ -17,7 +17,7 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
-from neuca_tools.backends import outlook, wire
+from neuca_tools.backends import kernel_state, wire
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model.device_settings import rate_text, rate_value
@@ -127,10 +127,10 @@ def _uses_mq(kernel: wire.Socket, index: int) -> bool:
     root = _read_root(kernel, index)
     if root is not None:
         return root.kind == "mq"
-    request = outlook.LINK.pack(0, 0, index, 0, 0)
-    answer = kernel.ask(outlook.GET_LINK, 0, request)[0]
-    link = wire.Attributes(answer[outlook.LINK.size :])
-    return outlook.INFO not in link and link.number(NUM_TX_QUEUES) > 1
+    request = kernel_state.LINK.pack(0, 0, index, 0, 0)
+    answer = kernel.ask(kernel_state.GET_LINK, 0, request)[0]
+    link = wire.Attributes(answer[kernel_state.LINK.size :])
+    return kernel_state.INFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
 def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:

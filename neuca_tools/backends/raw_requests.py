@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import Optional
 
 from neuca_tools.backends import wire
-from neuca_tools.backends.outlook import ADDRESS, FLAGS, LOCAL, PEER, PROTOCOL
+from neuca_tools.backends.kernel_state import ADDRESS, FLAGS, LOCAL, PEER, PROTOCOL
 from neuca_tools.backends.routing import (
     CACHE,
     EXPIRES,

@@ -1,6 +1,6 @@
 """Reads routes of every table, routing rules and IPv6 routers; converts ours for pyroute2.
 
-They are read without pyroute2 for the reason that `outlook` states.
+They are read without pyroute2 for the reason that `kernel_state` states.
 """
 
 # SPDX-License-Identifier: MIT

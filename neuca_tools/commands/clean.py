@@ -95,7 +95,7 @@ def capture_image(config: Config, root: Path, destination: Path, dry_run: bool =
         print(f'not captured: "{place}", another file system')
     changed = not dry_run and _write_archive(config, root, findings, destination)
     code = _report_kept(config, findings)
-    return EXIT_DEGRADED if changed and config.complete else code
+    return EXIT_DEGRADED if changed and config.is_complete else code
 
 
 def _write_archive(config: Config, root: Path, findings: Findings, destination: Path) -> bool:

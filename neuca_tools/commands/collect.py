@@ -44,7 +44,7 @@ from neuca_tools.status import render_json
 
 # Files of the state directory to include: roles, names and original link settings.
 OPEN = ("record.json", "journal.json", "machine.json")
-LONGEST = 20.0  # seconds for one program
+PROGRAM_SECONDS = 20.0  # seconds for one program
 LINES = 20000  # of the journal; the last ones are included
 MAX_PART_BYTES = 4 << 20  # bytes of one part; the last ones are included
 # Our own units only: the scripts of a document run in other units, and may print secrets.
@@ -86,7 +86,11 @@ def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
     for name, command in PROGRAMS.items():
         if programs.find_program(command[0]):
             execute = partial(
-                programs.run_program, f"collect {name}", command, LONGEST, accepted=SUCCESS_CODES
+                programs.run_program,
+                f"collect {name}",
+                command,
+                PROGRAM_SECONDS,
+                accepted=SUCCESS_CODES,
             )
             yield name, _content_or_error(name, execute)
     log = config.log_directory / image_clean.AGENT_OUTPUT

@@ -127,13 +127,13 @@ def report_faults(intake: Intake, config: Config) -> int:
         print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     if intake.refused:
         print(f"neuca: {intake.refused}", file=sys.stderr)
-    valid = document.complete and not intake.refused
+    valid = document.is_complete and not intake.refused
     return exit_code(config) if valid else EXIT_INVALID
 
 
 def exit_code(config: Config, *, failed: bool = False, degraded: bool = False) -> int:
     """The first exit code of neuca-status(7) that applies."""
-    if not config.complete:
+    if not config.is_complete:
         return EXIT_INVALID
     if failed:
         return EXIT_FAILED

@@ -30,7 +30,7 @@ MAX_DIFFERENCES = 50  # differences in a report
 REPORTED_PROBLEMS = ("absent", "contested", "name", "mtu")
 
 
-def outlook(config: Config) -> AgentPlan:
+def read_agent_plan(config: Config) -> AgentPlan:
     """Observe the host once, without changing it. Raises ObserveError, RecordError.
 
     Before the agent's first pass only the reserved devices and the networks are known.
@@ -105,4 +105,4 @@ def outlook_of(arguments: argparse.Namespace, config: Config) -> AgentPlan:
     """
     if arguments.netns and arguments.container:
         raise UsageError("--netns and --container cannot be combined")
-    return enter_namespace(arguments.netns, arguments.container) or outlook(config)
+    return enter_namespace(arguments.netns, arguments.container) or read_agent_plan(config)

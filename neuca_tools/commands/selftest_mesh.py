@@ -25,7 +25,7 @@ from neuca_tools.commands.arguments import (
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
-from neuca_tools.commands.selftest_agent import outlook
+from neuca_tools.commands.selftest_agent import read_agent_plan
 from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import (
     OUTPUT_OPTIONS,
@@ -43,7 +43,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import START_SECONDS, Coordinator, Engine
-from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
+from neuca_tools.selftest.measure.mesh.host import MAX_MESSAGE_BYTES, Member, await_plan
 from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
 from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh import report
@@ -222,7 +222,7 @@ def _run_to_continue(path: Path, output: results.Results, plan: MeshPlan) -> res
     if recorded is not None:
         if not results.continues(recorded.plan, plan):
             raise UsageError(f'continue "{path}": it is the output of another plan')
-        if not recorded.complete:
+        if not recorded.is_complete:
             return recorded
         log(f'a new run replaces the one in "{path}", which is complete')
         output.clear()
@@ -263,7 +263,7 @@ def _join(arguments: argparse.Namespace) -> int:
     lines: Optional[Lines] = None
     secret: Optional[bytes]
     if arguments.plan == "-":
-        lines = Lines(0, int(LONGEST))
+        lines = Lines(0, int(MAX_MESSAGE_BYTES))
         plan, secret = await_plan(lines, START_SECONDS)
     else:
         plan = results.read_results([Path(arguments.plan)]).plan
@@ -275,7 +275,7 @@ def _join(arguments: argparse.Namespace) -> int:
         host = own_host(plan, [arguments.name], ())
     else:
         host = own_host(plan, [node, node.partition(".")[0]], devices)
-    planned, address = outlook(config), ip_address(host.address)
+    planned, address = read_agent_plan(config), ip_address(host.address)
     try:
         check_servable(address, devices.get(address), None, planned)
     except UsageError as error:

@@ -43,7 +43,7 @@ SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 # How to make a secret, and where one is usually kept.
 MAKE_SECRET = "(umask 077; head -c 32 /dev/urandom | base64 > {name}); copy it to the peer"
 SECRET_FILE = "/etc/neuca/selftest.secret"
-LONGEST = 3600.0  # seconds of one test
+MAX_TEST_SECONDS = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
 
 
@@ -84,7 +84,9 @@ _PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minut
 MEASURING_OPTIONS: Table = {
     **CONFIG,
     "plan": {"choices": sorted(PLANS), "help": f"how long to test: {_PLANS}"},
-    "time": value("SECONDS", "duration of each throughput test", type=seconds_up_to(LONGEST)),
+    "time": value(
+        "SECONDS", "duration of each throughput test", type=seconds_up_to(MAX_TEST_SECONDS)
+    ),
     "port": value(
         "PORT", f"port of iperf3; the helper uses the next two (default: {PORT})", type=port_number
     ),
@@ -173,7 +175,7 @@ def measurement_options(arguments: argparse.Namespace, config: Config) -> Option
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = PLANS[plan_name(arguments, config)]
-    seconds = arguments.time or _configured_value(known, "time", seconds_up_to(LONGEST))
+    seconds = arguments.time or _configured_value(known, "time", seconds_up_to(MAX_TEST_SECONDS))
     return Options(
         steps=_selected_steps(arguments, plan),
         seconds=seconds or plan.seconds,

@@ -17,7 +17,7 @@ from neuca_tools.backends.namespace import namespaces_restored
 from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
-from neuca_tools.commands.selftest_agent import enter_namespace, outlook
+from neuca_tools.commands.selftest_agent import enter_namespace, read_agent_plan
 from neuca_tools.commands.selftest_options import (
     MEASURING_OPTIONS,
     address_of,
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not has_iperf3():
         return without_iperf3()
     options = _path_options(arguments, config)
-    planned = outlook(config)
+    planned = read_agent_plan(config)
     address_by_path = {path: address_of(path.peer) for path in paths}
     for path, address in address_by_path.items():
         with _start_of(path, planned) as plan:

@@ -205,7 +205,7 @@ class Config(NamedTuple):
     faults: tuple[Fault, ...] = ()
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every value was usable."""
         return not any(fault.severity == "error" for fault in self.faults)
 

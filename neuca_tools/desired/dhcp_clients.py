@@ -85,7 +85,7 @@ def _runs_no_manager(world: World) -> bool:
     """
     own = world.own_clients
     is_early = own.manager_may_start and world.age < MANAGEMENT_DHCP_SECONDS
-    return bool(own.program) and world.unmanaged and not is_early
+    return bool(own.program) and world.no_manager_runs and not is_early
 
 
 def _has_own_client(world: World, is_virtual: bool) -> bool:
@@ -194,7 +194,7 @@ def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[P
     is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
     if world.own_clients.replaces_managers and not world.own_clients.program:
         reason = NOT_INSTALLED
-    elif world.unmanaged and is_late:
+    elif world.no_manager_runs and is_late:
         reason = UNSERVED
     for key, request in requests.items():
         text = reason

@@ -43,7 +43,9 @@ _FAMILIES = {
 _LABEL = re.compile(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
-BESIDE = ":"  # before the protocol of a client next to that for DHCPv4; in no label of a link
+PROTOCOL_SEPARATOR = (
+    ":"  # before the protocol of a client next to that for DHCPv4; in no label of a link
+)
 # The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
 _FIRST_TABLE = 1 << 30
 
@@ -86,7 +88,7 @@ def link_of_label(text: str) -> Optional[LinkKey]:
     >>> str(link_of_label("bridge-br_2e0.7:ra"))
     'bridge br.0.7'
     """
-    label = text.partition(BESIDE)[0]
+    label = text.partition(PROTOCOL_SEPARATOR)[0]
     match = _LABEL.fullmatch(label)
     if match is None:
         return None
@@ -108,7 +110,7 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": asked.takes_advertisements}
     base = link_label(key)
     return {
-        f"{base}{BESIDE if protocol else ''}{protocol}": protocol
+        f"{base}{PROTOCOL_SEPARATOR if protocol else ''}{protocol}": protocol
         for protocol, is_wanted in wanted.items()
         if is_wanted
     }
@@ -132,7 +134,7 @@ def owner_of_file(name: str) -> Optional[tuple[str, LinkKey]]:
     return None
 
 
-def is_ours(name: str) -> bool:
+def is_dhcp_file(name: str) -> bool:
     """Whether a file of this name is for DHCP on a link."""
     return owner_of_file(name) is not None
 

@@ -65,7 +65,7 @@ def _is_ready(device: Device, name: str) -> bool:
 def _kept_requests(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
     for text, request in own.requests.items():
         key = link_of_label(text)
-        if not request or key is None or resolution.complete:
+        if not request or key is None or resolution.is_complete:
             continue
         is_unlisted = resolution.roles.role_of(key) == "unlisted" and key not in resolution.requests
         is_kept = resolution.is_undecided(key) and resolution.roles.dhcp.clients.get(key) == OWN

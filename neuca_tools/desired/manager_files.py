@@ -68,7 +68,7 @@ def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
     roles = resolution.roles
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     before = set[str]()
-    if not resolution.complete:
+    if not resolution.is_complete:
         known = record.macs_of("dataplane") - record.released
         before = {mac for mac in known if roles.role(mac) == "unlisted"}
     return frozenset(named - roles.dhcp.left_to_others | before)
@@ -119,7 +119,7 @@ class _Files:
         """
         known = self._mac_by_rule(files)
         spared: set[str] = set()
-        if not self.resolution.complete:
+        if not self.resolution.is_complete:
             spared = {*known.values()} - self.dataplane - {*self.record.nics}
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
@@ -142,7 +142,7 @@ class _Files:
     ) -> set[str]:
         """The paths of the rules to remove, out of those that are `known`, each with its MAC."""
         others = known.keys() - rules.keys()
-        if self.resolution.complete or not others:
+        if self.resolution.is_complete or not others:
             return others
         replaced = {*self._mac_by_rule(rules).values()}
         gone = self.record.released
@@ -187,11 +187,11 @@ class _Files:
             str(places.networkmanager / marks.NETWORKMANAGER_FILE): "networkmanager",
         }
         contents = {**self._list_contents(), sysctls: self._sysctls(files.get(sysctls) or b"")}
-        is_held = bool(self.roles.held_back)
+        is_held = bool(self.roles.waiting_nics)
         kept = {
             path: contents.get(path) or None
             for path in (*told, sysctls)
-            if contents.get(path) or self.resolution.complete or is_held
+            if contents.get(path) or self.resolution.is_complete or is_held
         }
         return Marks(kept, told if is_held or self._is_news() else {})
 
@@ -241,7 +241,7 @@ class _Files:
         not. `now` is the file as it is.
         """
         keys: dict[str, str] = {}
-        if not self.resolution.complete:
+        if not self.resolution.is_complete:
             keys = marks.sysctls_of(now)
         for key in self.resolution.without_advertisements:
             name = self.names.get(key)
@@ -266,7 +266,7 @@ class _Files:
         contents: dict[str, Optional[bytes]] = {}
         known = dhcp_files.known_files(files)
         for path, (_, key) in known.items():
-            if self._is_decided(key) and key.mac not in self.roles.held_back:
+            if self._is_decided(key) and key.mac not in self.roles.waiting_nics:
                 contents[path] = None
         told = {path: manager for path, (manager, _) in known.items() if path in contents}
         profiles: dict[LinkKey, str] = {}
@@ -287,7 +287,7 @@ class _Files:
 
     def _is_decided(self, key: LinkKey) -> bool:
         """Whether it is known what is requested of the link."""
-        is_complete = self.resolution.complete or key in self.resolution.requests
+        is_complete = self.resolution.is_complete or key in self.resolution.requests
         return is_complete or self.roles.role(key.mac) == "ignored"
 
     def _client_file(self, key: LinkKey) -> tuple[str, bytes]:

@@ -136,7 +136,7 @@ def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
     roles = replace(
         roles,
         by_mac={**roles.by_mac, **dict.fromkeys(held, "unlisted")},
-        held_back=held,
+        waiting_nics=held,
         reasons={**roles.reasons, **dict.fromkeys(held, reason)},
         # Managers must be able to try the NICs between which nothing has decided yet.
         marked_early=held if _may_be_marked(roles, inputs.world) else frozenset(),
@@ -271,7 +271,7 @@ def trusted_links(document: Optional[Document], requests: Requests) -> Optional[
     """
     if document is None:
         return frozenset()
-    if document.complete:
+    if document.is_complete:
         return None
     doubtful = _doubtful_macs(document.faults)
     if doubtful is None:

@@ -18,7 +18,7 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routing_tables import EVERYTHING
 from neuca_tools.desired.safety import LINK_LOCAL
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
-from neuca_tools.model.machine import Origin, Outlet
+from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
 from neuca_tools.model.topology import (
@@ -67,7 +67,7 @@ class _Known(NamedTuple):
         return UNVOUCHED if {*nics} & {*self.belief.unvouched} else ROUTED
 
 
-def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
+def is_void(origin: MetadataService, policy: Policy, configured: Collection[str]) -> bool:
     """Whether the configuration rules out by now that metadata comes through that NIC."""
     mac = origin.mac.partition(".")[0]
     own = identity_forms([mac])
@@ -77,7 +77,7 @@ def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool
     return bool(mac) and (elsewhere or bool(own & policy.ignored) or dataplane)
 
 
-def pinned_outlets(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
+def pinned_outlets(origin: MetadataService, world: World, record: Record) -> tuple[Outlet, ...]:
     """The interface through which the service has answered; none while it is absent."""
     outlets = []
     for device in world.devices.values():
@@ -163,7 +163,7 @@ def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
     current = {world.devices[index].mac for index in lowers if index in world.devices}
     ours = {device.index for device in roles.made.devices.values()} & lowers
     refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
-    if ours or refused or roles.held_back & nics or device.master or not device.up:
+    if ours or refused or roles.waiting_nics & nics or device.master or not device.up:
         return frozenset()
     return nics
 

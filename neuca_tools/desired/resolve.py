@@ -102,7 +102,7 @@ class Resolution(NamedTuple):
     lacks_ipv6: bool = False
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether there is a document without an unusable part."""
         return self.sure is None
 

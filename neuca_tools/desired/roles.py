@@ -70,9 +70,9 @@ class Made(NamedTuple):
 class Roles:
     """The role of every NIC, by MAC, with the reasons.
 
-    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `held_back`
-    are unlisted for now although a document names them (see `merge`); network managers are also
-    kept off those that are `marked_early`.
+    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. The
+    `waiting_nics` are unlisted for now although a document names them (see `merge`); network
+    managers are also kept off those that are `marked_early`.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Roles:
     by_mac: Mapping[str, Role] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     choice: ManagementChoice = NO_CHOICE
-    held_back: frozenset[str] = frozenset()
+    waiting_nics: frozenset[str] = frozenset()
     marked_early: frozenset[str] = frozenset()
     guard: Guard = field(default_factory=Guard)
     dhcp: Dhcp = field(default_factory=Dhcp)

@@ -15,7 +15,7 @@ from neuca_tools.model import Fault
 from neuca_tools.model.rows import Severity
 
 MAX_SPELLINGS = 200  # unknown words that are compared with the known ones
-LONGEST = 80  # characters of a word that is compared
+MAX_WORD_LENGTH = 80  # characters of a word that is compared
 
 
 class Finding(NamedTuple):
@@ -54,7 +54,7 @@ def closest_word(word: str, known: Collection[str], cutoff: float = 0.65) -> str
     >>> closest_word("mtu", ["addresses", "mtu"]), closest_word("colour", ["addresses", "mtu"])
     ('', '')
     """
-    if word in known or len(word) > LONGEST:
+    if word in known or len(word) > MAX_WORD_LENGTH:
         return ""
     folded = {_fold_case(name): name for name in sorted(known, reverse=True)}
     swapped = _swapped_words(_fold_case(word)) & folded.keys()

@@ -55,7 +55,7 @@ def set_up_storage(guest: Guest) -> Iterator[Finding]:
     if not programs.find_program("iscsiadm"):
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
-    if guest.document.complete:
+    if guest.document.is_complete:
         yield from _detach_others(wanted, record)
     if wanted:
         yield from _attach_all(guest, wanted, record)

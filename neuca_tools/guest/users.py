@@ -48,7 +48,7 @@ def set_up_users(guest: Guest) -> Iterator[Finding]:
     _record_logins(config, {*recorded, *requested})
     for user in requested.values():
         yield from _set_up_user(user, config.command_timeout)
-    if guest.document.complete:
+    if guest.document.is_complete:
         yield from _withdraw_others(config, recorded, requested.keys())
 
 

@@ -161,7 +161,7 @@ class Document(NamedTuple):
     rules: tuple[RuleRequest, ...] = ()
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all of it is usable."""
         return not any(fault.severity == "error" for fault in self.faults)
 
@@ -225,7 +225,7 @@ class World:
     requested settings by path, without those that cannot be read. `files` are the agent's own
     files, None for one that does not exist. `managers` maps manager and interface to a state;
     `silent_managers` says why a manager gave no response. `profiles` are the UUIDs of the
-    NetworkManager profiles in use, by interface; `unmanaged`: none of the managers runs, as far as
+    NetworkManager profiles in use, by interface; `no_manager_runs`: none of them runs, as far as
     this process can contact them.
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
@@ -255,7 +255,7 @@ class World:
     managers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     silent_managers: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, str] = field(default_factory=dict)
-    unmanaged: bool = False
+    no_manager_runs: bool = False
     own_clients: OwnClients = field(default_factory=OwnClients)
     accept_ra: Optional[str] = None
     unadvertised: Mapping[str, str] = field(default_factory=dict)

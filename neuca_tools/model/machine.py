@@ -24,7 +24,7 @@ _NOT_SET = frozenset("0f")
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
 
-class Origin(NamedTuple):
+class MetadataService(NamedTuple):
     """The metadata service that responded for this instance: the only one requested from then on.
 
     `source` is `openstack` or `ec2`. `url` is the base URL without an interface
@@ -43,11 +43,11 @@ class Origin(NamedTuple):
 class Outlet(NamedTuple):
     """An interface through which metadata may be requested, with the networks that it routes to.
 
-    `identity` is what `Origin.mac` keeps. `likely`: it is believed to be for management; the
-    well-known addresses are requested through no other one. `vouched`: something that no stranger
-    on the link can cause says so; otherwise, only an answer that proves itself is used. `macs`: the
-    addresses by which a platform may list it: those of the NICs below it, of a bond between, and
-    its own.
+    `identity` is what `MetadataService.mac` keeps. `likely`: it is believed to be for management;
+    the well-known addresses are requested through no other one. `vouched`: something that no
+    stranger on the link can cause says so; otherwise, only an answer that proves itself is used.
+    `macs`: the addresses by which a platform may list it: those of the NICs below it, of a bond
+    between, and its own.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Machine(NamedTuple):
     uuid: str = ""
     instances: Mapping[str, str] = {}
     set_aside: str = ""
-    origin: Optional[Origin] = None
+    origin: Optional[MetadataService] = None
     volume: str = ""
 
 

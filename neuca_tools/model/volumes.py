@@ -60,7 +60,7 @@ class VolumeLog(NamedTuple):
     reported: tuple[str, ...] = ()
 
 
-class Known(NamedTuple):
+class RecordedInstance(NamedTuple):
     """What is recorded of this instance; empty on its first boot.
 
     `network` is the metadata service that has responded for it. `instances` are its IDs, each with
@@ -96,14 +96,14 @@ def device_refusal(device: BlockDevice) -> str:
     return ""
 
 
-def network_refusal(known: Known) -> str:
+def network_refusal(known: RecordedInstance) -> str:
     """Why no volume is accepted any more; empty if one may be."""
     if not known.network:
         return ""
     return f'the metadata service "{known.network}" has responded for this instance'
 
 
-def refusal_reason(instance: str, digest: str, known: Known) -> str:
+def refusal_reason(instance: str, digest: str, known: RecordedInstance) -> str:
     """Why a volume is refused; empty if it is accepted.
 
     `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on

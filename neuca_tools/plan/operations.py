@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional
 
-from neuca_tools.desired.dhcp_files import BESIDE
+from neuca_tools.desired.dhcp_files import PROTOCOL_SEPARATOR
 from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import Address, LinkKey
 from neuca_tools.plan.operation import (
@@ -320,7 +320,7 @@ class ClientOperation(Operation):
     @property
     def protocol(self) -> str:
         """Empty for DHCPv4."""
-        return self.label.partition(BESIDE)[2]
+        return self.label.partition(PROTOCOL_SEPARATOR)[2]
 
     @property
     def title(self) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.model.machine import Origin, Outlet
+from neuca_tools.model.machine import MetadataService, Outlet
 
 BODY_LIMIT = 1 << 20
 """Bytes accepted from any source, before decompression."""
@@ -107,7 +107,7 @@ class Surroundings(NamedTuple):
     outlets: tuple[Outlet, ...] = ()
     own_addresses: frozenset[str] = frozenset()
     nic_macs: frozenset[str] = frozenset()
-    origin: Optional[Origin] = None
+    origin: Optional[MetadataService] = None
     blocked: str = "no NIC that may be for management has a route to it"
 
 
@@ -220,7 +220,7 @@ class Answer(NamedTuple):
     session: Session = Session()
     parts: Mapping[str, bytes] = {}
     instance: str = ""
-    origin: Optional[Origin] = None
+    origin: Optional[MetadataService] = None
     outlet: Optional[Outlet] = None
     unread: str = ""
 
@@ -253,7 +253,7 @@ class Source(Protocol):
     """The interface through which its requests go."""
 
     @property
-    def origin(self) -> Optional[Origin]:
+    def origin(self) -> Optional[MetadataService]:
         """The service to remember if it answers; None for a source without network."""
         return None
 

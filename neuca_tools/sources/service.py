@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Optional
 
 from neuca_tools.errors import SourceError
 from neuca_tools.model import Host
-from neuca_tools.model.machine import Origin, Outlet
+from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.sources.base import Deadline, Source, Surroundings, Url, parse_url
 
 if TYPE_CHECKING:
@@ -63,10 +63,12 @@ class Service(Source):
         self._connection: Optional[Connection] = None
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> MetadataService:
         identity = self.outlet.identity if self.outlet else ""
         others = self.surroundings.nic_macs - {identity.partition(".")[0]}
-        return Origin(self.kind, _url_without_zone(self.url), identity, tuple(sorted(others)))
+        return MetadataService(
+            self.kind, _url_without_zone(self.url), identity, tuple(sorted(others))
+        )
 
     @property
     def session_key(self) -> str:

@@ -22,7 +22,7 @@ from neuca_tools.errors import (
     SourceError,
 )
 from neuca_tools.model import Document, machine
-from neuca_tools.model.machine import Machine, Origin
+from neuca_tools.model.machine import Machine, MetadataService
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import (
     Answer,
@@ -35,15 +35,15 @@ from neuca_tools.sources import detected_cloud as cloud
 from neuca_tools.sources.base import DEFAULT_SURROUNDINGS
 from neuca_tools.state.records import (
     load_document,
-    load_look,
     load_machine,
+    load_source_answers,
     save_document,
-    save_look,
     save_machine,
+    save_source_answers,
 )
 from neuca_tools.state.store import NO_ROOM, Where
 
-LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
+ANSWER_FIELDS = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 NOTHING_STORED = StoredDocument("", "", "", "")
 
 # Imports inside functions: only hosts with a platform's document need its readers, which take 5 ms.
@@ -74,7 +74,7 @@ class Intake(NamedTuple):
     session: Session = Session()
     instance: str = ""
     other_machine: str = ""
-    origin: Optional[Origin] = None
+    origin: Optional[MetadataService] = None
     digest: str = ""
     disputed: str = ""
     seen: str = ""
@@ -152,7 +152,7 @@ def fetch_document(
         directory,
         surroundings.run_directory,
     )
-    disputed = str(load_look(surroundings.run_directory).get("disputed", ""))
+    disputed = str(load_source_answers(surroundings.run_directory).get("disputed", ""))
     if surroundings.origin is None and intake.origin is not None:
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
@@ -182,7 +182,7 @@ def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundin
 def _ask_sources(
     ask: Callable[[Session], Answer], session: Session, directory: Where, run_directory: Path
 ) -> Intake:
-    answers = load_look(run_directory)
+    answers = load_source_answers(run_directory)
     try:
         answer = ask(session)
         intake = _intake_of(answer, directory)
@@ -370,13 +370,14 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
 
                 copy = copy._replace(platform=combined.open_text(stored.platform))
             save_document(run_directory, copy, 0o644)
-        save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
+        answers = {name: getattr(intake, name) for name in ANSWER_FIELDS}
+        save_source_answers(run_directory, answers, intake.sha256)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
 
 
-def _pin_origin(origin: Optional[Origin], state_directory: Where) -> None:
+def _pin_origin(origin: Optional[MetadataService], state_directory: Where) -> None:
     """Save the service that answered; from now on only this one is asked. Raises ApplyError."""
     known = _recorded_machine(state_directory)
     before = known.origin
@@ -389,8 +390,9 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     intake = last_good(state_directory)
     if intake.document is None:
         intake = last_good(run_directory)
-    recorded = {"reason": "no source has responded since the boot", **load_look(run_directory)}
+    unanswered = {"reason": "no source has responded since the boot"}
+    recorded = unanswered | load_source_answers(run_directory)
     fresh = bool(intake.stored and recorded.get("sha256") == intake.stored.sha256)
-    texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in LOOK}
+    texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in ANSWER_FIELDS}
     answers = {**texts, "none_for_us": bool(recorded.get("none_for_us"))}
     return intake._replace(stale=intake.document is not None and not fresh, **answers)

@@ -89,7 +89,7 @@ def _requested_macs(record: Record, resolution: Resolution) -> set[str]:
     Those of another instance are not recorded any more; what was set on them since the boot is.
     """
     macs = {mac for mac in resolution.digests if mac}
-    if resolution.complete:
+    if resolution.is_complete:
         macs |= {mac for mac, nic in record.nics.items() if nic.applied}
         macs |= {key.mac for key in (*record.owned.vlans, *record.originals)}
         macs |= {key.mac for key, _ in record.owned.addresses}

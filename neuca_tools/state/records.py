@@ -46,10 +46,15 @@ from neuca_tools.state.store import (
 from neuca_tools.tuning.choice import Choice
 
 T = TypeVar("T")
-RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
+RECORD, JOURNAL, DOCUMENT, SOURCE_ANSWERS = (
+    "record.json",
+    "journal.json",
+    "document.json",
+    "last-look.json",
+)
 TRIAL = "trial.json"
 CHOICE, VOLUMES = "tuning.json", "volumes.json"
-RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
+RUN_FILES = (DOCUMENT, SOURCE_ANSWERS, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
@@ -139,18 +144,18 @@ def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> 
     save_state(where, DOCUMENT, document._asdict(), mode)
 
 
-def load_look(directory: Path) -> dict[str, Any]:
+def load_source_answers(directory: Path) -> dict[str, Any]:
     """The answers of the sources at the last look; empty if there was none since the boot."""
     with suppress(RecordError):
-        look = read_state(directory, LOOK) or {}
+        look = read_state(directory, SOURCE_ANSWERS) or {}
         if all(name == "version" or type(look[name]) in (str, bool) for name in look):
             return look
     return {}
 
 
-def save_look(directory: Path, answers: Mapping[str, Any], sha256: str) -> None:
+def save_source_answers(directory: Path, answers: Mapping[str, Any], sha256: str) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(directory, LOOK, {**answers, "sha256": sha256}, 0o644)
+    save_state(directory, SOURCE_ANSWERS, {**answers, "sha256": sha256}, 0o644)
 
 
 def load_volumes(directory: Path) -> VolumeLog:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from neuca_tools.errors import SourceError
-from neuca_tools.model.machine import Origin
+from neuca_tools.model.machine import MetadataService
 from neuca_tools.sources import Session, SourceSpec, Surroundings, ask_sources
 
 _RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict
@@ -18,7 +18,7 @@ def describe_contradiction(
     specs: Sequence[SourceSpec],
     budget: float,
     surroundings: Surroundings,
-    origin: Origin,
+    origin: MetadataService,
     own_digest: str,
 ) -> str:
     """A sentence if a service on another likely NIC answers differently; empty if none does.

@@ -332,7 +332,7 @@ def _is_absent(mac: str, resolution: Resolution) -> bool:
 
 def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
     """Whether the NIC's request is known; an incomplete document may have left it out."""
-    return not nic.released and bool(digest or resolution.complete)
+    return not nic.released and bool(digest or resolution.is_complete)
 
 
 def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -> NicRecord:

@@ -46,10 +46,10 @@ class Report(NamedTuple):
     """The outcome of a pass.
 
     `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
-    of the operations that were carried out; `undone`: changes were rolled back. `removed` lists the
-    configuration of network managers that was removed from NICs since the boot. `stuck` are changes
-    that could not be rolled back, which come first in the status. `failed` are the
-    parts of the scope (`state.changes`) that this pass tried without success, each with the index
+    of the operations that were carried out; `rolled_back`: changes were. `removed` lists the
+    configuration of network managers that was removed from NICs since the boot. `not_rolled_back`
+    are changes that could not be, which come first in the status. `failed` are the parts of the
+    scope (`state.changes`) that this pass tried without success, each with the index
     of its interface, 0 without one; it is not stored.
     """
 
@@ -57,9 +57,9 @@ class Report(NamedTuple):
     seconds: float
     changed: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-    undone: bool = False
+    rolled_back: bool = False
     removed: tuple[str, ...] = ()
-    stuck: tuple[Problem, ...] = ()
+    not_rolled_back: tuple[Problem, ...] = ()
     failed: Mapping[str, int] = {}
 
 
@@ -124,7 +124,7 @@ def judge_host(
     reported += _file_problems(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*reported, *_contested_problems(resolution, observed)]))
     codes = {problem.code for problem in problems} - INFORMATIVE_CODES
-    held_back = bool(resolution.roles.held_back)
+    held_back = bool(resolution.roles.waiting_nics)
     state = _state_of_host(codes, document, waiting=held_back or "pending" in codes)
     data = {
         "version": 2,
@@ -135,7 +135,7 @@ def judge_host(
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass_json(report),
-        "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
+        "not_rolled_back": [problem.text for problem in (report.not_rolled_back if report else ())],
     }
     exit_code = _exit_code(state, codes)
     return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
@@ -222,7 +222,7 @@ def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> lis
     failed = (
         problem for problem in report.problems if (problem.link and problem.link.mac) in unfinished
     )
-    return [*report.stuck, *failed]
+    return [*report.not_rolled_back, *failed]
 
 
 def _unfinished_problems(

@@ -65,8 +65,8 @@ def _row_lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 def status_text(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str:
     """`neuca status`: a row for each interface, with its addresses, problems and notes below."""
-    stuck = data.get("not_rolled_back") or ()
-    lines = [f"{_colored_by_state('failed', 'failed', color)}: {text}" for text in stuck]
+    not_rolled_back = data.get("not_rolled_back") or ()
+    lines = [f"{_colored_by_state('failed', 'failed', color)}: {text}" for text in not_rolled_back]
     lines.append(_headline_text(data, color))
     platform = data["document"].get("platform")
     if platform:

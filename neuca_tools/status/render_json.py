@@ -68,7 +68,7 @@ def apply_json(report: Report, status: Status) -> dict[str, Any]:
         "finished": report.finished,
         "seconds": report.seconds,
         "changed": list(report.changed),
-        "rolled_back": report.undone,
+        "rolled_back": report.rolled_back,
         **outcome_json(status),
     }
 

@@ -24,7 +24,7 @@ def report_now(
     seconds: float,
     changed: tuple[str, ...],
     problems: tuple[Problem, ...],
-    undone: bool,
+    rolled_back: bool,
     removed: tuple[str, ...] = (),
 ) -> Report:
     """The report of a pass that has just ended and took `seconds`.
@@ -33,13 +33,13 @@ def report_now(
     """
     changed = tuple(dict.fromkeys(changed))
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Report(finished, round(seconds, 3), changed, problems, undone, removed)
+    return Report(finished, round(seconds, 3), changed, problems, rolled_back, removed)
 
 
 def write_report(place: Place, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
     data: dict[str, Any] = report._asdict()
-    for name in ("problems", "stuck"):
+    for name in ("problems", "not_rolled_back"):
         data[name] = [
             {**problem._asdict(), "link": problem.link and str(problem.link)}
             for problem in data[name]

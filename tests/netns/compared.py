@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 from pyroute2 import IPRoute
 
-from neuca_tools.backends import kinds, outlook
+from neuca_tools.backends import kernel_state, kinds
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.routing import MAIN_TABLE
@@ -130,7 +130,7 @@ def main():
     with IPRoute(strict_check=True) as kernel:
         links = dict(devices(kernel))
         slow = [sorted(map(repr, read(kernel))) for read in (addresses, routes, rules)]
-    world = outlook.read_world()
+    world = kernel_state.read_world()
     assert world.boot_id == boot_id()
     assert {index: link[:-1] for index, link in links.items()} == {
         index: seen(device) for index, device in world.devices.items()

@@ -130,9 +130,9 @@ def test_an_address_of_another_program_keeps_its_state_when_it_is_restored(check
     checked.ip("address add 2001:db8:18::1/64 dev dp1")
     checked.wait("the detection", lambda: "dadfailed" in flags(checked, address="2001:db8:18::1"))
     restore = (
-        "from neuca_tools.backends import outlook, raw_requests\n"
+        "from neuca_tools.backends import kernel_state, raw_requests\n"
         "from ipaddress import ip_interface\n"
-        f"world = outlook.read_world(); index = {checked.index('dp1')}\n"
+        f"world = kernel_state.read_world(); index = {checked.index('dp1')}\n"
         "import subprocess\n"
         "for text in ('2001:db8:17::1/64', '2001:db8:18::1/64'):\n"
         "    message = world.messages[index, ip_interface(text)]\n"

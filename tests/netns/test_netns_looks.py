@@ -18,7 +18,7 @@ WATCHED = """import sys
 sys.path.insert(0, sys.argv[1])
 sys.argv = sys.argv[1:]
 from neuca_tools.commands.neucad import main
-seen = {("sysctl.py", "read_value"): "sysctl", ("files.py", "observed_content"): "file", ("outlook.py", "read_world"): "kernel",
+seen = {("sysctl.py", "read_value"): "sysctl", ("files.py", "observed_content"): "file", ("kernel_state.py", "read_world"): "kernel",
         ("plan.py", "plan_operations"): "plan", ("records.py", "save_record"): "record",
         ("intentions.py", "record_intentions"): "intentions"}
 def profile(frame, event, _):

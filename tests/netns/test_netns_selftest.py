@@ -162,7 +162,7 @@ def test_the_other_end_by_ssh(ends):
 ELSEWHERE = """
 from pathlib import Path
 from neuca_tools.backends.namespace import enter_network, namespaces_restored
-from neuca_tools.backends.outlook import read_world
+from neuca_tools.backends.kernel_state import read_world
 
 def show():
     addresses = read_world().addresses.values()

@@ -19,7 +19,7 @@ from kernel import Kernel, default_route
 from platforms import made
 from worlds import Agent, texts, world
 
-from neuca_tools.backends import outlook
+from neuca_tools.backends import kernel_state
 from neuca_tools.model import Document, LinkKey
 
 MANAGEMENT, DATA = "00:0d:3a:0a:0b:0c", "00:0d:3a:0a:0b:0d"
@@ -67,7 +67,7 @@ def document():
 
 def agent(messages):
     """Over these devices; the management NIC has the default route."""
-    kernel = Kernel(world(*map(outlook.parse_device, messages)))
+    kernel = Kernel(world(*map(kernel_state.parse_device, messages)))
     kernel.add_address(2, ip_interface("10.1.0.4/24"))
     default_route(kernel, 2, ip_address("10.1.0.1"))
     found = Agent(kernel)
@@ -113,7 +113,7 @@ def test_a_function_that_comes_and_goes_changes_nothing():
     one = agent(AZURE[name] for name in ("management", "its function", "master"))
     one.run()
     before = held(one)
-    function = outlook.parse_device(AZURE["function"])
+    function = kernel_state.parse_device(AZURE["function"])
     alone = replace(function, master=0, slave=False)
     for device in (alone, function, None, alone, function):
         one.kernel.devices.pop(5, None)

@@ -16,7 +16,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from neuca_tools.backends import linkwatch, outlook, routing, wire
+from neuca_tools.backends import kernel_state, linkwatch, routing, wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.routing import Rule, SeenRule
 from neuca_tools.selftest.measure.host import kernel, tcp_info
@@ -89,13 +89,13 @@ def a_link(dice):
     message = body(ifinfmsg, values, index=index, flags=flags)
     if permanent:  # which pyroute2 0.7.2 encodes as a text
         message += wire.encode_attribute(
-            outlook.PERMANENT_MAC, bytes.fromhex(permanent.replace(":", ""))
+            kernel_state.PERMANENT_MAC, bytes.fromhex(permanent.replace(":", ""))
         )
     return message, wanted
 
 
 def seen_link(message):
-    one = outlook.parse_device(message)
+    one = kernel_state.parse_device(message)
     return (one.index, one.name, one.kind, one.mac, one.permanent_mac, one.mtu, one.txqueuelen, one.qdisc,
             one.master, one.lower, (one.up, one.carrier, one.slave), one.vlan_id)  # fmt: skip
 
@@ -121,7 +121,7 @@ def an_address(dice):
 
 
 def seen_address(message):
-    found = outlook._address_fields([message])
+    found = kernel_state._address_fields([message])
     ((index, (address,)),) = found["addresses"].items()
     return index, address, (index, address) not in found["leased"]
 
@@ -258,7 +258,7 @@ def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
         try:
             seen(bytes(message))
         except (OSError, ValueError, struct.error):
-            pass  # what `outlook.read_world` catches
+            pass  # what `kernel_state.read_world` catches
         except (KeyError, IndexError, TypeError) as error:
             raise AssertionError(bytes(message)) from error
 
@@ -319,7 +319,7 @@ def test_another_process_cannot_answer_for_the_kernel():
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         with pytest.raises(OSError, match=r"refused|not permitted"):
             forged(kernel._socket, packed(DONE, bytes(4)))
-        assert kernel.dump(outlook.GET_LINK, outlook.LINK.pack(0, 0, 0, 0, 0))
+        assert kernel.dump(kernel_state.GET_LINK, kernel_state.LINK.pack(0, 0, 0, 0, 0))
 
 
 @pytest.mark.parametrize("kind", [linkwatch.RTM_NEWLINK, linkwatch.RTM_DELROUTE])
@@ -336,4 +336,4 @@ def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
     with pytest.raises(
         ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
     ):
-        outlook.read_world()
+        kernel_state.read_world()

@@ -59,7 +59,9 @@ def test_a_status_is_described(text, applied):
     found = with_unsaved(found._replace(data=data), "no room", survey.plan()[:1])
     validated("status", again(found.data))
     validated("plan", again(render_json.plan_json(survey.plan(), found)))
-    failed = Report("2026-11-20T19:00:00Z", 0.1, ("x",), (Problem("failed", "boom"),), undone=True)
+    failed = Report(
+        "2026-11-20T19:00:00Z", 0.1, ("x",), (Problem("failed", "boom"),), rolled_back=True
+    )
     validated("report", again(render_json.apply_json(failed, found)))
 
 

@@ -19,7 +19,7 @@ from neuca_tools.documents.platform import clouds, combined, ec2, openstack
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model import Device, Record
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.model.machine import Origin
+from neuca_tools.model.machine import MetadataService
 from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
 from neuca_tools.sources.base import NICS, Token
 from neuca_tools.state.active_document import fetch_document, keep_document
@@ -306,7 +306,7 @@ INTERFACES = {
 def test_an_interface_may_be_listed_by_every_address_below_it(what):
     devices, name, macs = INTERFACES[what]
     (outlet,) = pinned_outlets(
-        Origin("ec2", "http://169.254.169.254", name), world(*devices), Record()
+        MetadataService("ec2", "http://169.254.169.254", name), world(*devices), Record()
     )
     assert macs <= outlet.macs <= macs | {devices[-1].mac}
 

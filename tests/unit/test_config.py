@@ -252,7 +252,7 @@ def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(
         f'error: config: [{section}] "{option}" = "{shown}": {reason}, using the default'
     ]
     assert found._replace(faults=()) == Config()
-    assert not found.complete
+    assert not found.is_complete
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_the_list_of_nics_to_ignore_in_every_notation(config, written):
         f"[runtime]\ndataplane-macs-to-ignore = {written}\n[network]\nmanagement-macs = {written}"
     )
     assert found.ignored_macs == found.management_macs == {MAC, "fe:16:3e:00:6d:b0"}
-    assert found.complete
+    assert found.is_complete
 
 
 def test_a_bad_mac_does_not_make_the_list_shorter_unseen(config, tmp_path):
@@ -311,7 +311,7 @@ def test_an_obsolete_option_is_accepted_with_any_value_and_a_note(
     assert texts(found, tmp_path) == [
         f'note: config: [{section}] "{option}" = "anything": obsolete, it has no effect'
     ]
-    assert (found._replace(faults=()), found.complete) == (Config(), True)
+    assert (found._replace(faults=()), found.is_complete) == (Config(), True)
 
 
 OLD = "[logging]\nlog-retain = 7\n"
@@ -322,7 +322,7 @@ def test_a_note_is_not_for_scripts(tmp_path, capsys):
     path = tmp_path / "config"
     path.write_text(OLD)
     arguments = Namespace(config=str(path))
-    assert (load_configuration(arguments).complete, capsys.readouterr().err) == (True, "")
+    assert (load_configuration(arguments).is_complete, capsys.readouterr().err) == (True, "")
     load_configuration(arguments, notes=True)
     assert capsys.readouterr().err == NOTE.format(path)
 
@@ -391,7 +391,7 @@ def test_what_is_wrong_costs_only_itself(config, tmp_path, text, expected):
     found = config(f"{text}\n[network]\ndrift = enforce\n")
     assert texts(found, tmp_path) == [expected]
     assert found.drift == "enforce"
-    assert found.complete == expected.startswith("warning")
+    assert found.is_complete == expected.startswith("warning")
 
 
 def test_values_are_taken_as_they_are_written(config):

@@ -79,7 +79,7 @@ class Host:
     def save(self):
         records.save_record(self.place, self.agent.record)
         problem = Problem("failed", "it failed", key(2, 7))
-        write_report(self.place, report_now(0.1, ("add it",), (problem,), undone=False))
+        write_report(self.place, report_now(0.1, ("add it",), (problem,), rolled_back=False))
         records.save_choice(self.run, Choice(("bdp",), 10**9, 0.01))
         outcome.save_outcome(
             self.run, outcome.Outcome("hostname", (Finding("ok", "it is so"),)).ended()

@@ -94,7 +94,7 @@ def test_no_document_asks_for_nothing():
     assert (
         resolution.desired.links,
         resolution.requests,
-        resolution.complete,
+        resolution.is_complete,
         resolution.hostname,
     ) == ({}, {}, False, None)
     assert resolution.removable == OwnedObjects()
@@ -104,7 +104,11 @@ def test_what_belongs_to_the_whole_host_is_told():
     resolution = asked(
         "[global]\nhost_name = Node0\nrouter = true\n[routes]\n10.1.0.0/16 = user\n10.2.0.0/16 = down\n"
     )
-    assert (resolution.hostname, resolution.router, resolution.complete) == ("Node0", "true", True)
+    assert (resolution.hostname, resolution.router, resolution.is_complete) == (
+        "Node0",
+        "true",
+        True,
+    )
     assert resolution.left_alone == (ip_network("10.1.0.0/16"),)
     assert resolution.desired.banned == (ip_network("10.2.0.0/16"),)
 

@@ -244,7 +244,7 @@ def test_a_manager_keeps_a_nic_whose_request_has_an_unusable_line(lines, manager
     (profile,) = (dhcp_files.uuid_of(there[path]) for path in there if "neuca-dhcp" in path)
     look = seen(managers=words, files=there, profiles={"eth2": profile})
     later = decided(look, parse(section + lines), first.record)
-    assert not later.resolution.complete
+    assert not later.resolution.is_complete
     assert later.resolution.roles.dhcp.clients == {key(2): manager}
     assert [one.text for one in later.plan() if one.kind in ("write-file", "tell")] == []
     complete = decided(look, parse(section), first.record)

@@ -25,7 +25,7 @@ from neuca_tools.model import Automatic, LinkKey, OwnClients, Record
 from neuca_tools.plan.operations import StartClient, StopClient
 
 OWN = OwnClients("/sbin/dhcpcd", "/helper")
-PLAIN = {"managers": {}, "unmanaged": True, "age": 10.0}
+PLAIN = {"managers": {}, "no_manager_runs": True, "age": 10.0}
 NOBODY = {"addresses": {1: ()}, "leased": frozenset()}
 LINKS = [key(2), key(2, 5), LinkKey("bond bond0"), LinkKey("bond bond0", 5), LinkKey("bridge br0")]
 NIC = dhcp_files.link_label(key(2))
@@ -61,7 +61,7 @@ def test_a_link_is_found_by_its_label(link):
 )
 def test_what_is_no_label_is_no_link(text):
     assert dhcp_files.link_of_label(text) is None
-    assert not dhcp_files.is_ours(f"04-neuca-dhcp-{text}.network")
+    assert not dhcp_files.is_dhcp_file(f"04-neuca-dhcp-{text}.network")
 
 
 def test_links_with_one_mac_address_have_tables_and_files_of_their_own():
@@ -138,7 +138,9 @@ def test_while_networkmanager_gives_no_answer_each_link_keeps_its_client():
 def test_without_networkmanager_the_agent_starts_no_client_on_top_of_a_nic(manager):
     """Early in the boot of a host with a manager, and beside one that serves every kind of link."""
     managers = {manager: RUNS[manager]} if manager else {}
-    world = plain(OWN._replace(manager_may_start=True), managers=managers, unmanaged=not manager)
+    world = plain(
+        OWN._replace(manager_may_start=True), managers=managers, no_manager_runs=not manager
+    )
     assert "neucad" not in clients(decided(world, parse(STACKED))).values()
 
 
@@ -161,12 +163,12 @@ def test_a_host_without_managers_gets_a_client_of_its_own():
     [
         ({"own_clients": OWN._replace(manager_may_start=True)}, {}),
         ({"own_clients": OWN._replace(manager_may_start=True), "age": 400.0}, {key(2): "neucad"}),
-        ({"managers": RUNS, "unmanaged": False}, {key(2): "networkd"}),
+        ({"managers": RUNS, "no_manager_runs": False}, {key(2): "networkd"}),
         (
             {"managers": RUNS, "own_clients": OWN._replace(replaces_managers=True)},
             {key(2): "neucad"},
         ),
-        ({"unmanaged": False}, {}),
+        ({"no_manager_runs": False}, {}),
         ({"own_clients": OwnClients()}, {}),
     ],
 )
@@ -266,7 +268,7 @@ def test_a_client_of_a_link_that_becomes_a_member_is_stopped_in_spite_of_an_unus
         f"[bond bond0]\nmode = active-backup\nmembers = {mac(2)}\n[interface {mac(2)}]\nmtu = x\n"
     )
     again = decided(replace(look, own_clients=own), parse(bond))
-    assert not again.resolution.complete
+    assert not again.resolution.is_complete
     assert [one.kind for one in again.plan() if one.kind.endswith("-dhcp")] == ["stop-dhcp"]
 
 

@@ -230,7 +230,7 @@ def test_a_management_nic_never_gets_a_profile():
         "networkmanager",
         key(2),
     )
-    assert not dhcp_files.is_ours("neuca-dhcp-notes.nmconnection")
+    assert not dhcp_files.is_dhcp_file("neuca-dhcp-notes.nmconnection")
 
 
 def test_an_mtu_that_is_restored_changes_the_profile_once():

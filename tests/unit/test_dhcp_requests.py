@@ -101,15 +101,15 @@ def problems(look, asked=None):
 
 
 def test_dhcp_that_no_program_does_is_a_problem_with_the_remedy():
-    alone = seen(managers={}, unmanaged=True, leased=frozenset())
+    alone = seen(managers={}, no_manager_runs=True, leased=frozenset())
     assert problems(alone) == [UNSERVED]
     assert problems(alone, document("dhcp4 = yes")) == [UNSERVED]
     assert problems(alone, document("dhcp4 = no")) == []
-    assert problems(seen(managers={}, unmanaged=True)) == []  # another client has a lease
+    assert problems(seen(managers={}, no_manager_runs=True)) == []  # another client has a lease
     assert problems(seen(managers=RUNS, leased=frozenset())) == []
     # The manager of this host may still be starting, or is that of another namespace.
     assert problems(replace(alone, age=10.0)) == []
-    assert problems(replace(alone, unmanaged=False)) == []
+    assert problems(replace(alone, no_manager_runs=False)) == []
 
 
 def test_the_management_nic_and_an_ignored_one_get_no_client_whatever_a_document_says():

@@ -127,7 +127,7 @@ def test_a_bad_line_costs_its_link_and_nothing_else(text, reason):
         f'line 2: [interfaces] "fe163e006daf" = "{text}": {reason}'
     ]
     assert [str(link.key) for link in document.links] == ["fe:16:3e:00:6d:b0"]
-    assert not document.complete
+    assert not document.is_complete
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_state_user_pins_the_name_and_nothing_else():
 
 
 def test_state_user_with_settings_is_a_warning_only():
-    assert parse("[interfaces]\nfe163e006daf = user:ipv4:10.0.0.1/24").complete
+    assert parse("[interfaces]\nfe163e006daf = user:ipv4:10.0.0.1/24").is_complete
 
 
 @pytest.mark.parametrize("before", ["", "[interfaces]\nfe163e006daf = up:ipv6:fd00::1/64"])
@@ -473,7 +473,7 @@ def test_an_order_that_a_section_overrides_takes_no_name():
         "[interfaces]\nfe163e006daf = up:::3\nfe163e006db0 = up:::3\n[interface fe163e006daf]\nname = x"
     )
     assert [link.name for link in document.links] == ["x", "eth3"]
-    assert document.complete
+    assert document.is_complete
 
 
 # --- A document's links with those of the configuration ---------------------------------------------------------------

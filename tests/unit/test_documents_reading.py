@@ -63,7 +63,7 @@ def test_the_value_of_a_key(line, expected):
 )
 def test_a_header(header):
     assert value(f"{header}\na = 1") == "1"
-    assert parse(f"{header}\na = 1").complete
+    assert parse(f"{header}\na = 1").is_complete
 
 
 def test_section_names_are_case_sensitive_and_keys_are_not():

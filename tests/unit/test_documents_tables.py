@@ -212,7 +212,7 @@ def test_what_does_not_look_like_a_public_key_is_kept_with_a_warning():
     document = parse("[users]\njoe = no:ssh-rsa AAAA joe@x:22")
     assert document.users == (User("joe", False, ("ssh-rsa AAAA joe@x", "22")),)
     assert reasons(document) == ["key 2 is not a public key"]
-    assert document.complete
+    assert document.is_complete
 
 
 @pytest.mark.parametrize(

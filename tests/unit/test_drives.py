@@ -28,8 +28,8 @@ from neuca_tools.agent.drives import (
 )
 from neuca_tools.backends import hostid
 from neuca_tools.errors import ApplyError, RecordError, SourceError
-from neuca_tools.model.machine import Machine, Origin
-from neuca_tools.model.volumes import Known, refusal_reason
+from neuca_tools.model.machine import Machine, MetadataService
+from neuca_tools.model.volumes import RecordedInstance, refusal_reason
 from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
 from neuca_tools.sources.files import CONFIG_DRIVE
 from neuca_tools.state.records import save_machine
@@ -225,12 +225,12 @@ def host(tmp_path, monkeypatch):
 
 
 def test_nothing_is_recorded_on_a_first_boot_and_then_what_was_read(tmp_path, host):
-    assert recorded_volumes(*host) == Known()
+    assert recorded_volumes(*host) == RecordedInstance()
     save_machine(host[0], hostid.read_machine())
-    assert recorded_volumes(*host) == Known()
+    assert recorded_volumes(*host) == RecordedInstance()
     volume = drive(tmp_path, "volume", latest='{"uuid": "u-1"}')
     store_volume(volume, host[1])
-    assert recorded_volumes(*host) == Known(
+    assert recorded_volumes(*host) == RecordedInstance(
         "", frozenset({"openstack:u-1"}), frozenset({volume.digest})
     )
 
@@ -251,22 +251,22 @@ def test_of_later_boots_the_instance_the_document_and_the_metadata_service_are_k
     )
     save_machine(state, before)
     (state / "document.json").write_text("{}")
-    assert recorded_volumes(*host) == Known(
+    assert recorded_volumes(*host) == RecordedInstance(
         "", frozenset({"ec2:i-1"}), frozenset({"d"}), booted=True
     )
-    save_machine(state, Machine(origin=Origin("ec2", "http://169.254.169.254")))
+    save_machine(state, Machine(origin=MetadataService("ec2", "http://169.254.169.254")))
     assert recorded_volumes(*host).network == "ec2"
 
 
 def test_a_disk_that_was_copied_to_other_hardware_has_a_first_boot(tmp_path, host):
-    origin = Origin("openstack", "http://169.254.169.254")
+    origin = MetadataService("openstack", "http://169.254.169.254")
     save_machine(
         host[0], Machine("", hostid.read_machine().uuid, {"openstack": "u-1"}, origin=origin)
     )
     (host[0] / "document.json").write_text("{}")
     assert recorded_volumes(*host).network == "openstack"
     (tmp_path / "uuid").write_text(UUID.replace("1", "2"))
-    assert recorded_volumes(*host) == Known()
+    assert recorded_volumes(*host) == RecordedInstance()
 
 
 def test_a_record_that_is_damaged_is_no_first_boot(host):
@@ -292,7 +292,7 @@ def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
 
 
 def test_not_even_a_directory_counts_where_a_metadata_service_has_answered(tmp_path, host):
-    save_machine(host[0], Machine(origin=Origin("ec2", "http://169.254.169.254")))
+    save_machine(host[0], Machine(origin=MetadataService("ec2", "http://169.254.169.254")))
     kind, why = copy_directory(fill(tmp_path / "volume", SEED), *host)
     assert (kind, why) == ("cidata", 'the metadata service "ec2" has responded for this instance')
     assert copied(host[1]) == {}

@@ -13,7 +13,7 @@ from worlds import key, mac
 
 from neuca_tools.agent import first_boot
 from neuca_tools.agent.drives import read_volume
-from neuca_tools.backends import hostid, outlook
+from neuca_tools.backends import hostid, kernel_state
 from neuca_tools.config import Config
 from neuca_tools.guest import version1
 from neuca_tools.model import NicRecord, OriginalValues, OwnedObjects, Record, machine
@@ -184,14 +184,14 @@ def test_a_second_move_replaces_what_was_set_aside_before(config):
 def test_before_any_document_hardware_and_nics_decide(config):
     """This host has none of the recorded NICs, and other ids than those of the record."""
     ours = hostid.read_machine()
-    here = bool(outlook.present_macs()) and bool(ours.uuid or ours.machine_id)
+    here = bool(kernel_state.present_macs()) and bool(ours.uuid or ours.machine_id)
     assert first_boot.set_aside_foreign_state(config) is here
     assert (load_record(config.state_directory).nics == {}) is here
     assert first_boot.set_aside_foreign_state(config) is False
 
 
 def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
-    some = min(outlook.present_macs(), default=mac(9))
+    some = min(kernel_state.present_macs(), default=mac(9))
     record = load_record(config.state_directory)
     save_record(
         config.state_directory, record._replace(nics={**record.nics, some: NicRecord("eth0")})
@@ -218,8 +218,10 @@ def test_a_damaged_record_of_the_machine_is_kept_and_reported(config):
 
 
 def test_the_macs_are_those_of_ethernet_interfaces():
-    assert all(machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in outlook.present_macs())
-    assert "00:00:00:00:00:00" not in outlook.present_macs()
+    assert all(
+        machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in kernel_state.present_macs()
+    )
+    assert "00:00:00:00:00:00" not in kernel_state.present_macs()
 
 
 def test_the_volume_that_the_document_came_from_is_remembered(config):

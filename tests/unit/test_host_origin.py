@@ -8,13 +8,13 @@ import pytest
 
 from neuca_tools.apply.host import Host
 from neuca_tools.config import Config
-from neuca_tools.model.machine import Machine, Origin
+from neuca_tools.model.machine import Machine, MetadataService
 from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.records import save_machine
 
 URL = "http://169.254.169.254"
 FIRST, SECOND = (
-    Origin("openstack", URL, mac) for mac in ("02:00:00:00:00:01", "02:00:00:00:00:02")
+    MetadataService("openstack", URL, mac) for mac in ("02:00:00:00:00:01", "02:00:00:00:00:02")
 )
 
 

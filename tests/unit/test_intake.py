@@ -12,7 +12,7 @@ from sources_server import Server, http
 from sources_volumes import DRIVE, SEED, fill
 
 from neuca_tools.model import Document
-from neuca_tools.model.machine import Machine, Origin
+from neuca_tools.model.machine import Machine, MetadataService
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import Session, Surroundings, metadata_hosts, parse_source
 from neuca_tools.state.active_document import (
@@ -150,7 +150,7 @@ def test_rubbish_is_refused_and_the_last_good_document_stays(place, content):
 
 def test_a_document_with_a_bad_line_is_taken_for_what_it_is_worth(place):
     intake = place.take("[global]\nhost_name = Node2\n[interfaces]\nnonsense = 1\n")
-    assert (intake.document.hostname, intake.document.complete, said(intake)) == (
+    assert (intake.document.hostname, intake.document.is_complete, said(intake)) == (
         "Node2",
         False,
         (False, False, "", ""),
@@ -562,7 +562,9 @@ def test_what_was_read_from_a_volume_counts_until_a_metadata_service_has_answere
         return found.stored.source if found.stored else ""
 
     assert ask(source) != ""
-    save_machine(tmp_path / "state", Machine(origin=Origin("ec2", "http://169.254.169.254")))
+    save_machine(
+        tmp_path / "state", Machine(origin=MetadataService("ec2", "http://169.254.169.254"))
+    )
     assert ask(source) == ""
     explicit = "nocloud" if kind == "cidata" else "configdrive"
     assert ask(f"{explicit}={copy}") == f"{explicit}={copy}"

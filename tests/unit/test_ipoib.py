@@ -19,7 +19,7 @@ from kernel import Kernel, default_route, refuse
 from platforms import made
 from worlds import ANYONE, Agent, mac, nic, texts, world
 
-from neuca_tools.backends import outlook, wire
+from neuca_tools.backends import kernel_state, wire
 from neuca_tools.desired.management import Policy
 from neuca_tools.model import Document, LinkKey
 from neuca_tools.model.topology import identity, is_nic
@@ -68,13 +68,13 @@ PCI = (wire.encode_text(55, "0000:3b:00.0"), wire.encode_text(56, "pci"))
 def port(index, guid=GUID, name="", mode=DATAGRAM, **more):
     address = octets(f"{PREFIX}:{guid}")
     parts = (ipoib(mode=mode), wire.encode_attribute(54, address), *PCI)
-    return outlook.parse_device(body(index, name or f"ib{index}", address, *parts, **more))
+    return kernel_state.parse_device(body(index, name or f"ib{index}", address, *parts, **more))
 
 
 def child(index, lower, guid=GUID, pkey=0x8001, name="", **more):
     address = octets(f"80:00:02:09{PREFIX[11:]}:{guid}")
     parts = (wire.encode_number(5, lower), ipoib(pkey), wire.encode_attribute(54, address))
-    return outlook.parse_device(
+    return kernel_state.parse_device(
         body(index, name or f"ib{lower}.{pkey:04x}", address, *parts, **more)
     )
 
@@ -89,12 +89,12 @@ def test_a_port_is_a_nic_that_its_guid_identifies():
 
 def test_what_the_driver_and_the_subnet_manager_change_is_not_part_of_the_identity():
     moved = f"a0:00:1f:20:fe:c0:00:00:00:00:00:07:{GUID}"
-    again = outlook.parse_device(body(9, "ib7", octets(moved), ipoib(), *PCI))
+    again = kernel_state.parse_device(body(9, "ib7", octets(moved), ipoib(), *PCI))
     assert identity(again) == identity(port(2)) == GUID
 
 
 def test_a_port_of_a_kernel_that_sends_no_kind_is_a_nic_too():
-    found = outlook.parse_device(body(2, "ib0", octets(f"{PREFIX}:{GUID}"), *PCI))
+    found = kernel_state.parse_device(body(2, "ib0", octets(f"{PREFIX}:{GUID}"), *PCI))
     assert (is_nic(found), identity(found), found.mode) == (True, GUID, "")
 
 
@@ -106,7 +106,7 @@ def test_a_child_has_the_guid_of_its_port_and_is_no_nic():
 
 
 def test_a_child_of_a_kernel_that_sends_no_kind_is_no_nic_even_with_a_parent_device():
-    found = outlook.parse_device(
+    found = kernel_state.parse_device(
         body(3, "ib0.8001", octets(f"{PREFIX}:{GUID}"), wire.encode_number(5, 2), *PCI)
     )
     assert not is_nic(found)
@@ -121,12 +121,12 @@ def test_a_child_of_a_kernel_that_sends_no_kind_is_no_nic_even_with_a_parent_dev
     octets(PREFIX) + bytes(8),  # before the driver has read the GUID
 ])  # fmt: skip
 def test_a_port_with_a_malformed_address_is_no_nic(address):
-    found = outlook.parse_device(body(2, "ib0", address, ipoib(), *PCI))
+    found = kernel_state.parse_device(body(2, "ib0", address, ipoib(), *PCI))
     assert (is_nic(found), identity(found)) == (False, "")
 
 
 def test_eight_bytes_of_another_kind_of_hardware_are_no_guid():
-    found = outlook.parse_device(body(2, "wpan0", octets(GUID), *PCI, kind=WPAN))
+    found = kernel_state.parse_device(body(2, "wpan0", octets(GUID), *PCI, kind=WPAN))
     assert not is_nic(found)
 
 
@@ -235,7 +235,7 @@ def test_the_six_bytes_still_mean_the_port_while_it_is_away():
     assert any(
         path.endswith("10-neuca-persistent-ec0d9a030015e2c1.rules") for path in one.kernel.files
     )
-    one.kernel.devices[7] = outlook.parse_device(
+    one.kernel.devices[7] = kernel_state.parse_device(
         body(7, "ib0", octets(f"{PREFIX}:{GUID}"), ipoib(), *PCI, up=False)
     )
     assert gone.name == "fabric0"

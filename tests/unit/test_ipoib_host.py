@@ -31,7 +31,7 @@ from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.model import LinkKey, NicRecord, Record
-from neuca_tools.model.machine import Machine, Origin, foreign_reason
+from neuca_tools.model.machine import Machine, MetadataService, foreign_reason
 
 CONDITIONS = f'DRIVERS=="?*", ATTR{{type}}=="32", ATTR{{address}}=="*:{GUID}", ENV{{DEVTYPE}}!="?*", TEST!="master"'
 MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
@@ -257,7 +257,9 @@ def test_commands_find_a_port_by_name_guid_and_short_form(text):
 def test_the_configuration_may_name_the_port_of_the_metadata_service_by_six_bytes(
     policy, configured, void
 ):
-    assert is_void(Origin("ec2", "http://169.254.169.254", GUID), policy, configured) is void
+    assert (
+        is_void(MetadataService("ec2", "http://169.254.169.254", GUID), policy, configured) is void
+    )
 
 
 def test_a_faulty_line_about_six_bytes_keeps_what_is_on_the_port():

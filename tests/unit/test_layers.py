@@ -298,7 +298,7 @@ def test_faults_of_the_platform_s_document_keep_what_is_not_sure():
     data = network(static(2), more=[{"id": "y", "link": "l2", "type": "ipv4", "ip_address": "bad"}])
     parts = made("network_data.json", json.dumps(data))
     document = Document(platform=parts, faults=parts.faults)
-    assert not solve(document).complete
+    assert not solve(document).is_complete
     assert asked(solve(document), 2) == (None, ["10.0.2.1/24"])
 
 

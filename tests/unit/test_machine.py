@@ -8,7 +8,7 @@ import pytest
 
 from neuca_tools.model.machine import (
     Machine,
-    Origin,
+    MetadataService,
     foreign_reason,
     instance_text,
     known_machine,
@@ -104,6 +104,8 @@ def test_what_is_not_known_now_stays_as_it_was():
 def test_the_metadata_service_that_answered_is_kept_across_boots(tmp_path):
     save_machine(tmp_path, FULL)
     assert load_machine(tmp_path).origin is None
-    pinned = Machine(origin=Origin("openstack", "http://[fe80::a9fe:a9fe]", "02:00:00:00:00:01"))
+    pinned = Machine(
+        origin=MetadataService("openstack", "http://[fe80::a9fe:a9fe]", "02:00:00:00:00:01")
+    )
     save_machine(tmp_path, pinned)
     assert load_machine(tmp_path) == pinned

@@ -266,7 +266,7 @@ def test_while_nothing_shows_which_link_is_for_management_those_with_a_gateway_w
     seen = slots((1, 2, 3, 4), age=20.0)
     found = solve(Document(platform=platform), seen)
     assert roles(found) == {1: "unlisted", 2: "unlisted", 3: "dataplane"}
-    assert (addresses(found, 3), found.roles.held_back) == (["10.0.3.9/24"], {mac(1), mac(2)})
+    assert (addresses(found, 3), found.roles.waiting_nics) == (["10.0.3.9/24"], {mac(1), mac(2)})
     assert Problem("contested", MANAGEMENT_UNKNOWN, key(1)) in found.problems
     assert (state(found).data["state"], state(found).exit_code) == ("pending", 3)
 
@@ -337,7 +337,7 @@ def test_an_automatic_route_on_a_dataplane_nic_changes_no_role(kind, protocol):
 def test_advertised_routes_alone_do_not_decide_between_several_links_before_ipv4_had_its_time():
     ways = (route("::/0", 12, "fe80::1", 1024, RA),)
     young = replace(slots((1, 2, 3, 4), age=20.0), routes=ways, metadata_index=12)
-    assert solve(three_networks("static"), young).roles.held_back == {mac(1), mac(2), mac(3)}
+    assert solve(three_networks("static"), young).roles.waiting_nics == {mac(1), mac(2), mac(3)}
     assert roles(
         solve(three_networks("static"), replace(young, age=MANAGEMENT_DHCP_SECONDS))
     ) == only(1)

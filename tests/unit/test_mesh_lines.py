@@ -202,7 +202,7 @@ def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
         "slot 1 of 1: 1 of 1 tests worked",
     ]
     recorded = results.read_results([tmp_path / "run.jsonl"])
-    assert (recorded.plan, recorded.rows, recorded.complete) == (run.plan, run.rows, True)
+    assert (recorded.plan, recorded.rows, recorded.is_complete) == (run.plan, run.rows, True)
 
 
 def test_retests_are_announced_with_the_number_of_their_slots(tmp_path):
@@ -215,7 +215,7 @@ def test_retests_are_announced_with_the_number_of_their_slots(tmp_path):
 
 def test_a_healthy_run_is_complete(tmp_path):
     coordinated(tmp_path, mesh_of(4))
-    assert results.read_results([tmp_path / "run.jsonl"]).complete
+    assert results.read_results([tmp_path / "run.jsonl"]).is_complete
 
 
 def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(tmp_path):
@@ -225,7 +225,7 @@ def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(t
     run, _ = coordinated(tmp_path, healthy)
     assert (len(run.rows), results.continues(run.plan, healthy)) == (3, True)
     recorded = results.read_results([tmp_path / "run.jsonl"])
-    assert (recorded.complete, dict(recorded.reasons)) == (
+    assert (recorded.is_complete, dict(recorded.reasons)) == (
         True,
         {"n13": "exited with exit code 255"},
     )
@@ -416,7 +416,7 @@ def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
     lines = [{"plan": plan_record(plan)}, *map(row_record, rows), {"plan": plan_record(again)}]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     found = results.read_results([path])
-    assert (found.plan, len(found.rows), found.complete) == (again, len(rows), False)
+    assert (found.plan, len(found.rows), found.is_complete) == (again, len(rows), False)
 
 
 def run_of(tmp_path, plan, *words, script=f"exec {sys.executable} -c '{HOSTS}' '[]'"):

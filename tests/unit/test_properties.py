@@ -557,7 +557,7 @@ def test_a_vxlan_that_an_incomplete_document_asks_for_otherwise_keeps_its_mtu():
     agent.ask(f"{link}fd00:1::1\nparent = {mac(1)}\n")
     agent.run()
     agent.ask(f"{link}10.0.0.1\nname = eth1\n")
-    assert not agent.document.complete
+    assert not agent.document.is_complete
     assert [failure.text for failure in agent.run()[1].failures] == []
     assert agent.plan() == ()
 

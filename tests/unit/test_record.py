@@ -30,13 +30,13 @@ from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.records import (
     load_document,
     load_journal,
-    load_look,
     load_record,
+    load_source_answers,
     remove_journal,
     save_document,
     save_journal,
-    save_look,
     save_record,
+    save_source_answers,
 )
 
 RECORDED = Path(__file__).parent / "data" / "state"
@@ -245,8 +245,10 @@ def test_a_stored_document_without_a_field_is_named(tmp_path):
 
 
 def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
-    save_look(tmp_path, {"reason": "no response", "none_for_us": False, "refused": ""}, "00")
-    assert load_look(tmp_path) == {
+    save_source_answers(
+        tmp_path, {"reason": "no response", "none_for_us": False, "refused": ""}, "00"
+    )
+    assert load_source_answers(tmp_path) == {
         "version": 1,
         "reason": "no response",
         "none_for_us": False,
@@ -255,7 +257,7 @@ def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
     }
     for rubbish in ("{", '{"version": 1, "platform": []}', '{"version": 1, "refused": null}'):
         (tmp_path / "last-look.json").write_text(rubbish)
-        assert load_look(tmp_path) == {}
+        assert load_source_answers(tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", ["record.json", "journal.json"])

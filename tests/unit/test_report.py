@@ -63,6 +63,6 @@ def test_a_report_that_cannot_be_read_is_none(tmp_path, content):
 
 
 def test_a_report_is_dated_in_utc_and_rounded_to_milliseconds():
-    report = report_now(0.12345, ("x",), (), undone=False)
+    report = report_now(0.12345, ("x",), (), rolled_back=False)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", report.finished)
-    assert (report.seconds, report.changed, report.undone) == (0.123, ("x",), False)
+    assert (report.seconds, report.changed, report.rolled_back) == (0.123, ("x",), False)

@@ -14,7 +14,7 @@ from sources_volumes import SEED, fill
 from worlds import mac
 
 from neuca_tools.errors import SourceError
-from neuca_tools.model.machine import Origin, Outlet
+from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.sources import (
     _KINDS,
     Session,
@@ -218,7 +218,7 @@ def test_an_address_of_the_host_itself_needs_no_nic(around, address):
 
 
 def test_the_service_that_has_answered_is_the_only_one(around):
-    origin = Origin("ec2", "http://[fd00:ec2::254]", mac(2))
+    origin = MetadataService("ec2", "http://[fd00:ec2::254]", mac(2))
     here = around()._replace(outlets=(BOTH,), origin=origin, check_platform=False)
     assert ways("ec2", here) == [("mgmt1", "http://[fd00:ec2::254]")]
     assert ways("openstack", here) == []

@@ -20,9 +20,9 @@ from neuca_tools.state.records import (
     load_choice,
     load_document,
     load_journal,
-    load_look,
     load_machine,
     load_record,
+    load_source_answers,
     remove_journal,
     save_record,
 )
@@ -84,7 +84,11 @@ def test_no_other_reader_of_a_state_file_raises_anything_but_its_own_error(tmp_p
         with pytest.raises(RecordError):
             load(tmp_path)
     assert load_journal(tmp_path, "b") is None
-    assert (load_look(tmp_path), load_choice(tmp_path), read_report(tmp_path)) == ({}, None, None)
+    assert (load_source_answers(tmp_path), load_choice(tmp_path), read_report(tmp_path)) == (
+        {},
+        None,
+        None,
+    )
     assert outcome.load_outcome(tmp_path, "users") is None
     assert scripts._read_mark(tmp_path / "mark.json") == {"started": "an unknown time"}
 

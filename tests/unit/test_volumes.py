@@ -8,7 +8,7 @@ import pytest
 
 from neuca_tools.model.volumes import (
     BlockDevice,
-    Known,
+    RecordedInstance,
     device_refusal,
     network_refusal,
     refusal_reason,
@@ -109,11 +109,15 @@ OURS, YOURS = "openstack:u-1", "openstack:u-2"
 
 
 def test_on_the_first_boot_any_volume_counts():
-    assert [refusal_reason(one, "d", Known()) for one in (OURS, "nocloud:i", "")] == ["", "", ""]
+    assert [refusal_reason(one, "d", RecordedInstance()) for one in (OURS, "nocloud:i", "")] == [
+        "",
+        "",
+        "",
+    ]
 
 
 def test_later_a_volume_counts_that_carries_the_id_of_the_instance():
-    known = Known(instances=frozenset({OURS, "ec2:i-1"}), booted=True)
+    known = RecordedInstance(instances=frozenset({OURS, "ec2:i-1"}), booted=True)
     assert refusal_reason(OURS, "d", known) == ""
     assert refusal_reason("nocloud:u-1", "d", known) == (
         'its instance id is "u-1", and that of this instance is "i-1" or "u-1"'
@@ -127,14 +131,14 @@ def test_later_a_volume_counts_that_carries_the_id_of_the_instance():
 
 
 def test_an_instance_without_an_id_has_a_first_boot_too():
-    known = Known(booted=True)
+    known = RecordedInstance(booted=True)
     why = "this is not the first boot of the instance"
     assert refusal_reason("", "d", known) == f"it has no instance id, and {why}"
     assert refusal_reason(YOURS, "d", known) == f'its instance id is "u-2", and {why}'
 
 
 def test_a_volume_without_an_id_counts_as_long_as_it_is_the_same():
-    known = Known(volumes=frozenset({"d"}), booted=True)
+    known = RecordedInstance(volumes=frozenset({"d"}), booted=True)
     assert refusal_reason("", "d", known) == ""
     assert refusal_reason("", "e", known) == (
         "it has no instance id, and this is not the first boot of the instance"
@@ -142,18 +146,18 @@ def test_a_volume_without_an_id_counts_as_long_as_it_is_the_same():
 
 
 def test_of_two_volumes_on_a_first_boot_the_first_one_counts():
-    assert refusal_reason("", "e", Known(volumes=frozenset({"d"}))) == (
+    assert refusal_reason("", "e", RecordedInstance(volumes=frozenset({"d"}))) == (
         "it has no instance id, and another volume has been read before it"
     )
-    known = Known(volumes=frozenset({"d"}), instances=frozenset({OURS}))
+    known = RecordedInstance(volumes=frozenset({"d"}), instances=frozenset({OURS}))
     assert refusal_reason(YOURS, "e", known) == (
         'its instance id is "u-2", and that of this instance is "u-1"'
     )
 
 
 def test_no_volume_counts_once_a_metadata_service_has_answered():
-    known = Known("openstack", frozenset({OURS}), frozenset({"d"}), booted=True)
+    known = RecordedInstance("openstack", frozenset({OURS}), frozenset({"d"}), booted=True)
     why = 'the metadata service "openstack" has responded for this instance'
     assert network_refusal(known) == why
-    assert network_refusal(Known()) == ""
+    assert network_refusal(RecordedInstance()) == ""
     assert [refusal_reason(one, "d", known) for one in (OURS, YOURS, "")] == [why] * 3

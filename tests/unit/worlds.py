@@ -153,7 +153,7 @@ class Agent:
         return (
             operations,
             outcome.result,
-            outcome.undone if outcome.result.nics_to_roll_back else None,
+            outcome.rolled_back if outcome.result.nics_to_roll_back else None,
         )
 
     def writer(self, decision):

@@ -13,7 +13,7 @@ import struct
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
-from neuca_tools.backends import outlook, wire
+from neuca_tools.backends import kernel_state, wire
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 
@@ -60,7 +60,7 @@ class KernelRoute(NamedTuple):
 
 def read_devices() -> dict[int, Device]:
     """All devices by index. Raises OSError."""
-    links = map(outlook.parse_device, _dump_kernel(GETLINK, bytes(LINK.size)))
+    links = map(kernel_state.parse_device, _dump_kernel(GETLINK, bytes(LINK.size)))
     return {device.index: device for device in links}
 
 

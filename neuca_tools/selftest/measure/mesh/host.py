@@ -18,7 +18,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
-from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, pair_of
+from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, names_of_pair
 from neuca_tools.selftest.measure.mesh.results import LATEST
 from neuca_tools.selftest.measure.wait import Lines, number_in, wait_readable
 from neuca_tools.selftest.mesh.model import (
@@ -33,7 +33,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 
 IDLE_SECONDS = 600.0  # without a message after which a host gives up, if no slot is left
-LONGEST = 16 * 2**20  # bytes of a message of the coordinator: the slots of 4096 hosts
+MAX_MESSAGE_BYTES = 16 * 2**20  # bytes of a message of the coordinator: the slots of 4096 hosts
 CLOCK_TOLERANCE = 0.5  # the part of the guard interval by which a clock may differ
 Slot = tuple[int, tuple[tuple[int, ...], ...]]
 
@@ -182,7 +182,7 @@ class Member:
         longest = self._plan.slot_seconds + (DIAGNOSIS_SECONDS if self._schedule.diagnoses else 0.0)
         self._schedule.start = start + longest
         number, pairs = slot
-        names = pair_of(self._plan, pairs, self._name)
+        names = names_of_pair(self._plan, pairs, self._name)
         if names is None:
             return
         # Later slots keep to the clock, whenever this one began.

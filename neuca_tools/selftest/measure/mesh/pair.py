@@ -142,7 +142,9 @@ def _with_transfer(row: Row, way: str, phase: Phase) -> Row:
     return replace(row, **values, rtt=min(rtts, default=None), disturbed=is_disturbed)
 
 
-def pair_of(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
+def names_of_pair(
+    plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str
+) -> Optional[tuple[str, str]]:
     """The pair of this host in a slot, as (client, server); None if it has none."""
     for client, server in pairs:
         names = (plan.hosts[client].name, plan.hosts[server].name)

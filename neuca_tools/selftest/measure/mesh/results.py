@@ -52,7 +52,7 @@ class RecordedRun(NamedTuple):
     reasons: Mapping[str, str] = {}
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is left to do: diagnoses are planned when the retests are over."""
         planned = sum(map(len, self.plan.slots))
         return len(self.rows) == planned and self.plan.diagnoses is not None
