@@ -26,10 +26,11 @@ SILENCE_SECONDS = 30.0
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
 _ADDRESS = "unix:path=/var/run/dbus/system_bus_socket"
+_NO_SOCKET = "org.freedesktop.DBus.Error.FileNotFound"
 # The name has no owner; the socket of the bus does not exist; no process listens on it.
 _NO_OWNER = (
     "org.freedesktop.DBus.Error.NameHasNoOwner",
-    "org.freedesktop.DBus.Error.FileNotFound",
+    _NO_SOCKET,
     "org.freedesktop.DBus.Error.NoServer",
 )
 
@@ -44,13 +45,17 @@ class RefusedError(ManagerError):
 
 @final
 class Bus(AbstractContextManager["Bus"]):
-    """A connection to the system bus, opened at its first use."""
+    """A connection to the system bus, opened at its first use.
+
+    `is_missing`: its socket did not exist then, so that the host has none.
+    """
 
     def __init__(
         self, answer_seconds: float = ANSWER_SECONDS, pass_seconds: float = PASS_SECONDS
     ) -> None:
         self._answer_seconds, self._seconds_left = answer_seconds, pass_seconds
         self._connection: Any = None
+        self.is_missing = False
         self._silent_until: dict[str, float] = {}  # CLOCK_MONOTONIC, by unique name
 
     def __exit__(self, *_: object) -> None:
@@ -64,6 +69,7 @@ class Bus(AbstractContextManager["Bus"]):
             what = f'looked for "{name}" on the system bus'
             return str(self._call_daemon(what, "GetNameOwner", "s", name))
         except RefusedError as refusal:
+            self.is_missing = refusal.name == _NO_SOCKET
             if refusal.name in _NO_OWNER:
                 return None
             raise

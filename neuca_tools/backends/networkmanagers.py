@@ -42,8 +42,12 @@ class Manager(Service, ABC):
     unit: str
 
     def _is_starting(self) -> bool:
-        """Whether its cgroup exists; it may have read its files before ours were written."""
-        return any((root / "system.slice" / self.unit).is_dir() for root in CGROUPS)
+        """Whether its cgroup exists; it may have read its files before ours were written.
+
+        Without a bus, nothing can be asked of it: it counts as absent.
+        """
+        directories = (root / "system.slice" / self.unit for root in CGROUPS)
+        return not self._bus.is_missing and any(path.is_dir() for path in directories)
 
     @abstractmethod
     def states(self) -> dict[str, str]:

@@ -57,7 +57,7 @@ def test_a_client_that_runs_gives_up_its_lease_while_its_unit_stops(private_bus,
     place.mkdir()
     (place / "one.json").write_text(REQUEST)
     with Bus() as bus:
-        Clients(place, tmp_path, Units(bus)).stop("one")
+        Clients(place, tmp_path, Units(bus)).stop("one", releases=True)
     assert log.read_text() == f"StopUnit {unit('one')} replace\n"
     assert [path.name for path in place.iterdir()] == ["one.gone"]
 
@@ -69,7 +69,7 @@ def test_the_files_of_a_client_that_has_ended_are_removed(private_bus, tmp_path,
     for name in ("one.gone", "one.conf", "one.7.json", "one.leases"):
         (place / name).write_text(REQUEST)
     with Bus() as bus:
-        Clients(place, tmp_path, Units(bus)).stop("one")
+        Clients(place, tmp_path, Units(bus)).stop("one", releases=True)
     assert [path.name for path in place.iterdir()] == ["one.7.json"]
 
 
@@ -98,6 +98,6 @@ def test_a_pass_waits_for_the_end_of_a_client_whose_unit_stops(private_bus, tmp_
     with subprocess.Popen(["sleep", "0.5"]) as client:
         write_files({place / f"one{CLIENT}": process_note(client.pid)})
         with Bus() as bus:
-            Clients(place, tmp_path, Units(bus)).stop("one")
+            Clients(place, tmp_path, Units(bus)).stop("one", releases=True)
         assert client.poll() is not None
     assert list(place.iterdir()) == []

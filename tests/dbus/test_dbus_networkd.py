@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from types import SimpleNamespace
 
@@ -84,9 +85,19 @@ def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
         assert Networkd(bus).words(["eth1"]) == ({"eth1": "unmanaged"}, "")
 
 
-def test_one_that_runs_while_the_bus_is_away_is_not_absent(monkeypatch, tmp_path):
-    """The bus may start later, or have been stopped. Then the manager cannot be asked."""
+def test_one_that_runs_where_there_is_no_bus_at_all_cannot_be_told(monkeypatch, tmp_path):
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
+    monkeypatch.setattr("neuca_tools.backends.networkmanagers.CGROUPS", (tmp_path,))
+    (tmp_path / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
+    with Bus() as bus:
+        assert Networkd(bus).words(["eth1"]) == ({"eth1": "absent"}, "")
+
+
+def test_one_that_runs_while_the_bus_is_away_is_not_absent(monkeypatch, tmp_path):
+    """It may have been stopped, or not started yet: systemd has made its socket. The manager cannot be asked."""
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/bus")
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(str(tmp_path / "bus"))
     monkeypatch.setattr("neuca_tools.backends.networkmanagers.CGROUPS", (tmp_path,))
     (tmp_path / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
     with Bus() as bus:
