@@ -123,13 +123,11 @@ class Tuning(Purpose):
         """The settings to change, in the order of a pass, but for links that a pass creates."""
         plan = _without_renames(decision).whole_plan
         created = {creation.on.key for creation in of_kind(plan, CreateLink)}
-        planned: list[Operation] = [
-            step
-            for step in of_kind(plan, *SETTINGS)
-            if step.link is None or step.link.key not in created
-        ]
-        if self.link:
-            planned = [step for step in planned if step.link and step.link.key == self.link]
+        planned: list[Operation] = []
+        for operation in of_kind(plan, *SETTINGS):
+            key = operation.link.key if operation.link else None
+            if key not in created and self.link in (None, key):
+                planned.append(operation)
         return tuple(operation for operation in planned if operation not in self.others)
 
 

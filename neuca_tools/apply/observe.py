@@ -32,7 +32,7 @@ from neuca_tools.model import (
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.model.provenance import RTPROT_KERNEL, is_advertised, is_automatic
 from neuca_tools.model.routing import NOWHERE, Rule
-from neuca_tools.model.topology import addresses_of, automatic_default_routes
+from neuca_tools.model.topology import automatic_default_routes
 
 
 def observed_state(resolution: Resolution, world: World, record: Record) -> NetworkState:
@@ -293,22 +293,20 @@ def _observed_rules(
 
     Those for the addresses of a device that has become protected stay, as its addresses do.
     """
-    addresses = addresses_of(world, resolution.roles.guard.devices)
-    protected = {str(ip_network(address.ip)) for address in addresses}
     ours = [
-        route_rule.rule
-        for route_rule in world.rules
-        if route_rule.is_ours and route_rule.plain and route_rule.rule.source not in protected
+        route_rule.rule for route_rule in world.rules if route_rule.is_ours and route_rule.plain
     ]
     if not ours:
         return {}
     links = {record.tables[text]: text for text in record.tables}
     known = {str(key): key for key in keys.values()}
     owners = _link_by_source(world, keys)
+    protected = _link_by_source(world, dict.fromkeys(resolution.roles.guard.devices, NOWHERE))
     link_by_rule = {}
     for rule in ours:
         guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
-        link_by_rule[rule] = resolution.desired.rules.get(rule, guess)
+        if rule.source not in protected:
+            link_by_rule[rule] = resolution.desired.rules.get(rule, guess)
     return link_by_rule
 
 

@@ -144,13 +144,10 @@ def process_report(environment: Mapping[str, str]) -> None:
     request = _read_request(path)
     _restore_mode(path, request)
     try:
-        given = None
-        if reason in LEASE_REASONS:
-            given = _read_lease(environment, request)
-        elif reason in LOSS_REASONS and _is_lost(reason, environment, place):
+        if reason in LOSS_REASONS and _is_lost(reason, environment, place):
             dhcplease.drop_lease(place)
-        elif reason == "EXPIRE":
-            given = _unexpired_lease(environment, request, place)
+            return
+        given = _reported_lease(reason, environment, request, place)
         if given is not None:
             dhcplease.accept_lease(given, request, place)
     except ObserveError as error:
@@ -159,6 +156,17 @@ def process_report(environment: Mapping[str, str]) -> None:
         # While the link is down it takes no routes. dhcpcd reports again once it is up.
         if reason != "EXPIRE" or error.errno != errno.ENETDOWN:
             raise
+
+
+def _reported_lease(
+    reason: str, environment: Mapping[str, str], request: Mapping[str, Any], place: Path
+) -> Optional[dhcplease.LeaseContent]:
+    """The lease to set; None for another report."""
+    if reason in LEASE_REASONS:
+        return _read_lease(environment, request)
+    if reason == "EXPIRE":
+        return _unexpired_lease(environment, request, place)
+    return None
 
 
 def _read_lease(

@@ -36,12 +36,13 @@ class Belief(NamedTuple):
 
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     """The first of these NICs (MACs) in the order of the bus that has a carrier."""
-    nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
     addressed = devices_with_address(world)
+    nics = sorted(nics_in(world), key=bus_order)
     waiting = [
         nic
-        for nic in sorted(nics, key=bus_order)
-        if nic.index in addressed or not _is_passed_over(nic, world)
+        for nic in nics
+        if identity(nic) in candidates
+        and (nic.index in addressed or not _is_passed_over(nic, world))
     ]
     if not waiting:
         return Belief()

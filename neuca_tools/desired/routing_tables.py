@@ -186,26 +186,33 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
+    members = _vrf_members(links)
+    present = local_hosts(scene.world) if members else ()
+    for link, table in members:
+        for gateway in scene.requests[link.key].routing.gateways:
+            hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
+            reason = ""
+            if scoped_host(link.index, gateway) in present:
+                reason = f"the gateway {gateway} is this host itself"
+            elif hop.identity in {*hops, *taken}:
+                reason = f"its VRF has another default route than through {gateway}"
+            if reason:
+                notes.append(Note("gateway", "not applicable", reason, link.key))
+                continue
+            parts = (*route_to_gateway(link.key, link.addresses, gateway, table), hop)
+            hops.update((part.identity, part) for part in parts)
+    return tuple(hops.values()), tuple(notes)
+
+
+def _vrf_members(links: Mapping[LinkKey, Link]) -> list[tuple[Link, int]]:
+    """The links with addresses in VRFs, in their order, each with the table of its VRF."""
     # Those of a VRF that is refused may still be in another one, or in the same with another table.
     tables: dict[Optional[LinkKey], int] = {
         key: vrf_table(link.virtual) for key, link in links.items() if key.kind == VRF
     }
     members = [link for link in links.values() if link.addresses and link.master in tables]
-    present = local_hosts(scene.world) if members else ()
-    for link in sorted(members, key=lambda link: link.key.order):
-        table = tables[link.master]
-        for gateway in scene.requests[link.key].routing.gateways:
-            hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
-            if scoped_host(link.index, gateway) in present:
-                reason = f"the gateway {gateway} is this host itself"
-                notes.append(Note("gateway", "not applicable", reason, link.key))
-            elif hop.identity in {*hops, *taken}:
-                reason = f"its VRF has another default route than through {gateway}"
-                notes.append(Note("gateway", "not applicable", reason, link.key))
-            else:
-                parts = (*route_to_gateway(link.key, link.addresses, gateway, table), hop)
-                hops.update((part.identity, part) for part in parts)
-    return tuple(hops.values()), tuple(notes)
+    members.sort(key=lambda link: link.key.order)
+    return [(link, tables[link.master]) for link in members]
 
 
 def route_to_gateway(

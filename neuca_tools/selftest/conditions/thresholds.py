@@ -39,11 +39,10 @@ def has_passed(look: Look) -> Optional[bool]:
     if is_held_below(look):
         return None
     if wanted is not None:
-        return (_mean_of_directions(look) or look.rate) >= enough * wanted
-    if look.target and enough * look.target <= look.rate <= EXCEEDED_RATIO * look.target:
-        # Nothing is expected, but the test was as fast as it was allowed to be.
-        return True
-    return None
+        return _mean_of_directions(look) >= enough * wanted
+    # Nothing is expected, but the test may have been as fast as it was allowed to be.
+    target = look.target or float("inf")
+    return True if enough * target <= look.rate <= EXCEEDED_RATIO * target else None
 
 
 def is_held_below(look: Look) -> bool:
@@ -88,12 +87,12 @@ def _expected_rate(look: Look) -> tuple[float, Optional[float]]:
     return share, look.evidence.expect
 
 
-def _mean_of_directions(look: Look) -> Optional[float]:
+def _mean_of_directions(look: Look) -> float:
     """bit/s: where both directions send at once, it is chance which of them gets more (see D28)."""
     if look.phase.name != BIDIRECTIONAL or look.phase.run is None:
-        return None
+        return look.known_rate
     rates = [flow.rate for flow in look.phase.run.flows if flow.rate]
-    return mean(rates) if len(rates) > 1 else None
+    return mean(rates) if len(rates) > 1 else look.known_rate
 
 
 # --- Queues ---------------------------------------------------------------------------------------

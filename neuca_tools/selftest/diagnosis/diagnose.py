@@ -316,11 +316,10 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
     if any(finding.severity != INFO for finding in findings):
         return None
     tcp = next(_below_capacity(session), None)
-    if tcp is None:
-        return None
-    missing = _figures_missing(tcp)
-    if missing is not None:
-        return missing
+    return None if tcp is None else _figures_missing(tcp) or _without_condition(session)
+
+
+def _without_condition(session: Session) -> str:
     if session.evidence.expect is None:
         return (
             "no condition explains this rate, and no rate is expected (--expect): it may be all "

@@ -236,8 +236,8 @@ def _check_address(host: MeshHost) -> None:
     except ValueError:
         text = f'"{host.name}": {host.address[:50]!r} is not an IP address'
         raise _plan_error(text) from None
-    is_group = address.is_multicast or address == LIMITED_BROADCAST
-    if is_group or address.is_unspecified or address.is_loopback:
+    others = (address.is_multicast, address.is_unspecified, address.is_loopback)
+    if any(others) or address == LIMITED_BROADCAST:
         raise _plan_error(f'"{host.name}": {address} is not the address of a host')
     if address.version == 6 and address.is_link_local:
         raise _plan_error(f'"{host.name}": {address} is link-local, which is not supported')

@@ -24,7 +24,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_float,
     parse_losses,
 )
-from neuca_tools.selftest.readers.values import parse_whole, scaled
+from neuca_tools.selftest.readers.values import known_sum, parse_whole, scaled
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
@@ -187,15 +187,19 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
-    # The intervals of a receiver say what arrived, and its totals do, too.
-    counted = [each for each in intervals if each.lost is not None and not each.omitted]
+    counted = _received_intervals(intervals)
     seconds = sum(interval.seconds for interval in counted)
     if not seconds:
         return both, gather.received_total(both, both.lost, both.datagrams)
-    rate = 8 * sum(interval.bytes or 0.0 for interval in counted) / seconds
+    rate = 8 * (known_sum(interval.bytes for interval in counted) or 0.0) / seconds
     if (both.rate or 0.0) <= SIZE_TOLERANCE * rate:
         return Total(), both
     return both, replace(both, rate=rate, bytes=rate * (both.seconds or 0.0) / 8)
+
+
+def _received_intervals(intervals: Sequence[Interval]) -> list[Interval]:
+    """Those of a receiver, which say what arrived; its totals do, too."""
+    return [each for each in intervals if each.lost is not None and not each.omitted]
 
 
 def _is_summary(row: Row) -> bool:
