@@ -293,9 +293,11 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
         failed=failed,
         state=state,
     )
+    # At each boot, the first pass is for the last boot's document.
+    reason = " (stale document)" if status.data["document"]["stale"] else ""
     log.info(
-        "pass: %d changed, %d failed, in %g s: %s",
-        changed, failed, report.seconds, state, extra=fields,
+        "pass: %d changed, %d failed, in %g s: %s%s",
+        changed, failed, report.seconds, state, reason, extra=fields,
     )  # fmt: skip
 
 
