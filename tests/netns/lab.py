@@ -260,7 +260,9 @@ class Lab:
         """The metadata service, outside on the link-local address or another, or in the guest on 127.0.0.1."""
         where = self.guest if address.startswith("127.") else self.outside
         if where is self.outside and address != SERVICE:
-            self.run("ip", "address", "add", address, "dev", "mgmt0", "nodad", where=where)
+            # It may be there already; without it, the service cannot listen.
+            words = ["ip", "address", "add", address, "dev", "mgmt0", "nodad"]
+            self.run(*words, where=where, check=False)
         if self.metadata:
             self.metadata.close()
         self.metadata = Metadata(listener(where.enter, address, port), document)
