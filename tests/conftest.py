@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import signal
+import threading
 from collections import defaultdict
 from pathlib import Path
 
@@ -128,6 +129,10 @@ def pytest_make_collect_report(collector):  # noqa: ARG001 - a module may skip i
 
 
 def pytest_configure(config):
+    if hasattr(config, "workerinput") and threading.current_thread() is not threading.main_thread():
+        # On a busy machine, execnet 1.9 may run a worker of xdist in another thread, in which signal() is refused. xdist
+        # starts another worker in its place.
+        os._exit(1)
     config.addinivalue_line("markers", "long: `make test` leaves it to `make test-all`")
     config.addinivalue_line("markers", "matrix: its variants say themselves which are `long`")
 
