@@ -101,9 +101,8 @@ def log_change(config: Config, outcome: Outcome) -> Result:
     _log_outcome(outcome, ())
     rolled_back = outcome.rolled_back
     if rolled_back.failures:
-        report = read_report(config.run_directory) or report_now(
-            0.0, (), (), bool(rolled_back.done)
-        )
+        report = read_report(config.run_directory)
+        report = report or report_now(0.0, (), (), bool(rolled_back.done))
         write_report(config.state, report._replace(not_rolled_back=_stuck_problems(outcome)))
     return outcome.result + Result(failures=rolled_back.failures)
 

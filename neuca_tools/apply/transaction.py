@@ -121,7 +121,7 @@ class Transaction:
         self._note_before()
 
     def run(self) -> Outcome:
-        """Carry out the decision. Raises NeucaError; the next pass then makes it again."""
+        """Carry out the decision. Raises NeucaError, after which the next pass repeats it."""
         planned = self._release_from_managers(self.purpose.operations(self.decision))
         self._save_journal(planned)
         with self.host.watch() as watch:

@@ -358,6 +358,7 @@ def _remove_routes(
         netlink.delete_route(route)
 
 
+# No NamedTuple: the field `index` would hide a method of tuples.
 @dataclass
 class _KeptLease:
     """The file of a lease. Those of earlier releases have a single `address`, `until` a second."""

@@ -46,12 +46,8 @@ from neuca_tools.state.store import (
 from neuca_tools.tuning.choice import Choice
 
 T = TypeVar("T")
-RECORD, JOURNAL, DOCUMENT, SOURCE_ANSWERS = (
-    "record.json",
-    "journal.json",
-    "document.json",
-    "last-look.json",
-)
+RECORD, JOURNAL, DOCUMENT = "record.json", "journal.json", "document.json"
+SOURCE_ANSWERS = "last-look.json"
 TRIAL = "trial.json"
 CHOICE, VOLUMES = "tuning.json", "volumes.json"
 RUN_FILES = (DOCUMENT, SOURCE_ANSWERS, CHOICE, VOLUMES)  # those of the run directory
