@@ -15,7 +15,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -23,7 +23,7 @@ from typing import Optional
 from neuca_tools.agent.backoff import WHOLE_PASS, Backoff
 from neuca_tools.agent.worker import Job, JobResult, Worker
 from neuca_tools.backends import systemd, udev
-from neuca_tools.backends.linkwatch import LinkWatch
+from neuca_tools.backends.linkwatch import LinkWatch, index_by_interface
 from neuca_tools.config import Config, load_config
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.files import applying, make_directory
@@ -82,9 +82,11 @@ class Daemon:
         now = time.monotonic()
         self._plans = Plans(poll=now, watchdog=None if self._watchdog_interval is None else now)
         self._event_pass_deadline: Optional[float] = None  # for the events so far
+        self._changed_links: set[int] = set()  # in the events so far; 0: anything else changed
         self._job = Job(config)
         self._backoff, self._unanswered_polls = Backoff(), 0
         self._waits_for_address = False  # as in the result of the last pass
+        self._waits_for_document = False  # there is none to make a pass for
         self._is_starting = True  # until a pass has corrected all drift
         self._is_stopping = self._is_ready = False
         self._directories = [config.run_directory]  # that exist, and may not vanish
@@ -103,9 +105,9 @@ class Daemon:
             self._watch_descriptor(receive.fileno(), lambda: self._handle_signals(receive))
             self._watch_descriptor(self._links.fileno(), self._link_events)
             self._watch_udev()
-            known = has_document(self.config.state)
-            self._begin(replace(self._job, start=True, fetch=not known, run=True))
-            if not known:
+            self._waits_for_document = not has_document(self.config.state)
+            self._begin(replace(self._job, start=True, fetch=self._waits_for_document, run=True))
+            if self._waits_for_document:
                 self._say_ready("waiting for the first document")
             while not self._is_stopping:
                 self._turn()
@@ -137,7 +139,7 @@ class Daemon:
     def _start_what_is_due(self, now: float) -> None:
         due = self._plans.due(now)
         if "events" in due:
-            self._plans.events = self._event_pass_deadline = None
+            self._forget_events()
             self._plans.earliest = now + SECONDS_BETWEEN_PASSES
         if "retry" in due:
             self._plans.retry = None
@@ -183,6 +185,7 @@ class Daemon:
         result = worker.result() or self._result_without_report()
         self._restore_directories()
         self._remember(result)
+        self._discard_events(result.new_links)
         self._plan_poll(result)
         self._plan_retry(result)
         if WHOLE_PASS in result.failed and not result.made_pass:
@@ -213,13 +216,14 @@ class Daemon:
         sha256 = result.sha256 or self._job.sha256
         gone = () if result.made_pass else self._job.gone
         self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
+        self._waits_for_document = not sha256
         if result.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
         self._links.reports_all_changes = result.watches_all_links and not result.failed
         if self._links.reports_all_changes and self._links.has_seen_change:
             # A link changed during the pass, maybe after the pass had observed it.
-            self._plan_event_pass(EVENT_GAP_SECONDS)
+            self._plan_event_pass(EVENT_GAP_SECONDS, {0})
         if result.made_pass:
             self._waits_for_address = result.waits_for_address
         if result.completed_pass:
@@ -282,16 +286,15 @@ class Daemon:
         self._watch_descriptor(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
-        is_configured = bool(self._job.sha256)
-        enforces = self.config.drift == "enforce"
-        addresses = not is_configured or self._waits_for_address or enforces
-        if not self._links.drain(addresses=addresses):
+        waits, enforces = self._waits_for_document, self.config.drift == "enforce"
+        links = self._links.drain(addresses=waits or self._waits_for_address or enforces)
+        if not links:
             return
         if self._udev:
-            self._await_udev()
+            self._await_udev(links)
         else:
-            self._plan_event_pass(EVENT_GAP_SECONDS if is_configured else DEBOUNCE_SECONDS)
-        if not is_configured:
+            self._plan_event_pass(DEBOUNCE_SECONDS if waits else EVENT_GAP_SECONDS, links)
+        if waits:
             # The management NIC may have its address now: ask for the first document soon.
             soon = max(time.monotonic() + DEBOUNCE_SECONDS, self._plans.earliest)
             self._plans.poll = min(self._plans.poll, soon)
@@ -304,26 +307,46 @@ class Daemon:
         if has_overflowed:  # the monitor receives nothing from now on
             self._selector.unregister(self._udev.fileno())
             self._udev = None
+            self._changed_links.add(0)
             self._watch_udev()
-        added = any(action == "add" for action, _ in events)
+        added = {name for action, name in events if action == "add"}
         if has_overflowed or added or self._plans.events is not None:
-            self._plan_event_pass(EVENT_GAP_SECONDS)
+            indexes = index_by_interface() if added else {}
+            self._plan_event_pass(EVENT_GAP_SECONDS, {indexes.get(name, 0) for name in added})
 
-    def _plan_event_pass(self, quiet_seconds: float) -> None:
-        """Plan a pass for when `quiet_seconds` have passed without an event.
+    def _plan_event_pass(self, quiet_seconds: float, links: Collection[int]) -> None:
+        """Plan a pass for when `quiet_seconds` have passed without an event of these links.
 
         The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
         """
         now = time.monotonic()
+        self._changed_links.update(links)
         if self._event_pass_deadline is None:
             self._event_pass_deadline = now + DEBOUNCE_SECONDS
         deadline = min(now + quiet_seconds, self._event_pass_deadline)
         self._plans.events = max(deadline, self._plans.earliest)
 
-    def _await_udev(self) -> None:
+    def _await_udev(self, links: Collection[int]) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""
+        self._changed_links.update(links)
         if self._plans.events is None:
             self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
+
+    def _discard_events(self, new_links: Collection[int]) -> None:
+        """Plan no pass for nothing but links that the last one created, and that are still there.
+
+        udev has processed them, so its events have arrived.
+        """
+        if new_links:
+            self._link_events()
+            self._udev_events()
+            self._changed_links -= self._links.present(new_links)
+            if not self._changed_links:
+                self._forget_events()
+
+    def _forget_events(self) -> None:
+        self._plans.events = self._event_pass_deadline = None
+        self._changed_links.clear()
 
     def _handle_signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))
@@ -345,6 +368,7 @@ class Daemon:
             getattr(log, LOG_METHOD_BY_SEVERITY[fault.severity])("%s", fault.text)
         self._job, self._backoff = replace(self._job, config=self.config), Backoff()
         self._plans.poll = self._plans.events = time.monotonic()
+        self._changed_links.add(0)
         log.info("configuration reloaded")
 
     def _feed_watchdog(self, now: float) -> None:

@@ -24,6 +24,8 @@ from neuca_tools.apply.transaction import Outcome, Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome as guest
+from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.operation import of_kind
 from neuca_tools.state import updates
 from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.store import NO_ROOM, save_unsaved_files, save_unsaved_reason
@@ -86,7 +88,15 @@ def _apply_document(
     save_unsaved_files(config.state)
     seconds = time.monotonic() - began
     report = report_pass(config, decision, outcome, seconds, not_retried=not_retried)
-    return report._replace(failed=_failed_parts(outcome, decision, not_retried)), outcome.decision
+    failed = _failed_parts(outcome, decision, not_retried)
+    new_links = tuple(host.processed_links(_created_indexes(outcome)))
+    return report._replace(failed=failed, new_links=new_links), outcome.decision
+
+
+def _created_indexes(outcome: Outcome) -> list[int]:
+    """The indexes of the links that were created and are there."""
+    created = {operation.on.key for operation in of_kind(outcome.result.done, CreateLink)}
+    return [link.index for key, link in outcome.decision.observed.links.items() if key in created]
 
 
 def _failed_parts(

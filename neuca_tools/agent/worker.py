@@ -75,9 +75,10 @@ class JobResult(NamedTuple):
     or contested, so any change of a link may matter. `waits_for_address`: a NIC waits for a sign of
     the management NIC, or a route for its source address, so addresses matter too, and there is a
     pass at each poll. `has_routing_to_keep`: routing rules and tables have to be kept, which any
-    change of a link, an address or a rule may affect. `unanswered`: whether no source responded;
-    None if none was asked. `text`: a line for systemctl status. `waits_for_trial`: a trial holds
-    the lock, so the job has to be done later.
+    change of a link, an address or a rule may affect. `new_links`: the indexes of the links that
+    the pass created and udev has processed, whose events are no news. `unanswered`: whether no
+    source responded; None if none was asked. `text`: a line for systemctl status.
+    `waits_for_trial`: a trial holds the lock, so the job has to be done later.
     """
 
     made_pass: bool = False
@@ -90,6 +91,7 @@ class JobResult(NamedTuple):
     completed_pass: bool = False
     waits_for_address: bool = False
     has_routing_to_keep: bool = False
+    new_links: Sequence[int] = ()
     unanswered: Optional[bool] = None
     waits_for_trial: bool = False
 
@@ -267,6 +269,7 @@ def _with_report(result: JobResult, report: Report, status: Status) -> JobResult
         watches_all_links=not {"absent", "contested"}.isdisjoint(codes_of_status),
         waits_for_address=status.waits_for_management or "pending" in codes,
         has_routing_to_keep=status.has_routing_to_keep,
+        new_links=report.new_links,
     )
 
 

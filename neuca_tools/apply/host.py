@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Optional
@@ -26,7 +26,9 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
 from neuca_tools.model import NetworkState, Record, messages
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.operation import Operation, of_kind
+from neuca_tools.plan.operations import Rename
 from neuca_tools.sources import metadata_hosts
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
@@ -36,6 +38,7 @@ from neuca_tools.tuning.choice import Choice
 log = logging.getLogger("neuca")
 
 RENAME_SECONDS = 10.0  # for udev to process a rename
+CREATION_SECONDS = 2.0  # for udev to process a new link, or the daemon makes another pass
 # Seconds that the kernel gets to check an address for duplicates; it takes up to 2 (addrconf.c).
 DUPLICATE_DETECTION_SECONDS = 3.0
 
@@ -140,10 +143,15 @@ class Host:
         """A watch for changes of links and addresses."""
         return Watch()
 
-    def wait_for_renames(self) -> None:
-        """Wait until udev has processed the renames."""
-        if self._is_ours:
-            udev.await_empty_queue(RENAME_SECONDS)
+    def wait_for_udev(self, done: Sequence[Operation]) -> None:
+        """Let udev process the links that were renamed or created, whose settings it may change."""
+        seconds = RENAME_SECONDS if of_kind(done, Rename) else CREATION_SECONDS
+        if of_kind(done, Rename, CreateLink) and self._is_ours:
+            udev.await_empty_queue(seconds)
+
+    def processed_links(self, indexes: Iterable[int]) -> list[int]:
+        """Those of the links that udev has processed; none if udev does not serve this host."""
+        return [*filter(udev.is_initialised, indexes)] if self._is_ours else []
 
     @cached_property
     def _is_ours(self) -> bool:

@@ -213,7 +213,7 @@ class Transaction:
         """
         if not self.result.done and not self.result.declined:
             return
-        self._wait_for_renames(self.result)
+        self.host.wait_for_udev(self.result.done)
         for delay in VERIFY_DELAYS_SECONDS:
             if delay:
                 watch.wait(delay)
@@ -246,7 +246,7 @@ class Transaction:
             with suppress(ApplyError):  # without room for the record, the host is what counts
                 self._save_intentions(record, steps)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
-            self._wait_for_renames(tried)
+            self.host.wait_for_udev(tried.done)
             reasons.update(
                 {
                     operation_identity(failure.operation): failure.reason
@@ -312,10 +312,6 @@ class Transaction:
         self.recorded_operations = ()  # it is free to forget what was done
 
     # --- shared by the steps ---
-
-    def _wait_for_renames(self, result: Result) -> None:
-        if of_kind(result.done, Rename):
-            self.host.wait_for_renames()
 
     def _decide_anew(self, record: Record) -> Decision:
         return self.purpose.shape(self.host.decide(record))

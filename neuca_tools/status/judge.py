@@ -50,7 +50,8 @@ class Report(NamedTuple):
     configuration of network managers that was removed from NICs since the boot. `not_rolled_back`
     are changes that could not be, which come first in the status. `failed` are the parts of the
     scope (`state.changes`) that this pass tried without success, each with the index
-    of its interface, 0 without one; it is not stored.
+    of its interface, 0 without one; `new_links` are the indexes of the links that it created and
+    udev has processed. These two are not stored.
     """
 
     finished: str
@@ -61,6 +62,7 @@ class Report(NamedTuple):
     removed: tuple[str, ...] = ()
     not_rolled_back: tuple[Problem, ...] = ()
     failed: Mapping[str, int] = {}
+    new_links: Sequence[int] = ()
 
 
 class DocumentStatus(NamedTuple):

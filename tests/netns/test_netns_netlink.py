@@ -451,7 +451,7 @@ with LinkWatch() as watch:
     for mtu in ("1401", "1402", "1403", "1404"):
         subprocess.run(["ip", "link", "set", "dp1", "mtu", mtu], check=True)
     subprocess.run(["ip", "link", "del", "dp2"], check=True)
-    print(json.dumps([watch.drain(), index in watch.take_gone(), watch.take_gone()]))
+    print(json.dumps([[*watch.drain()], index in watch.take_gone(), watch.take_gone()]))
 """
 
 
@@ -459,4 +459,37 @@ def test_a_device_that_goes_among_lost_messages_is_reported(guest):
     guest.veth("dp2", 2)
     with guest.foreign.changing():
         out = guest.run(sys.executable, "-B", "-c", OVERFLOWING_WATCH).out
-    assert json.loads(out) == [True, True, []]
+    assert json.loads(out) == [[0], True, []]
+
+
+EVENTS_OF_NEW_LINKS = """import json, pathlib, socket, subprocess, sys
+from neuca_tools.agent.daemon import Daemon
+from neuca_tools.config import Config
+config = Config()._replace(managers="none", sources=(), state_directory=pathlib.Path(sys.argv[1]))
+daemon = Daemon(config, config.state_directory / "none", print)
+def is_planned_after(*commands):
+    daemon._forget_events()
+    subprocess.run(["ip", "link", "add", "ours", "type", "bridge"], check=True)
+    new_link = socket.if_nametoindex("ours")
+    for command in commands:
+        subprocess.run(["ip", *command.split()], check=True)
+    daemon._discard_events([new_link])
+    subprocess.run(["ip", "link", "del", "ours"])
+    planned = daemon._plans.events is not None
+    daemon._link_events()
+    return planned
+daemon._waits_for_document = False
+print(json.dumps([
+    is_planned_after(),
+    is_planned_after("link set ours mtu 1400", "address add 192.0.2.1/24 dev ours"),
+    is_planned_after("link add other type bridge"),
+    is_planned_after("link del other"),
+    is_planned_after("link del ours", "link add ours type bridge"),
+]))
+"""
+
+
+def test_links_that_a_pass_has_created_are_no_reason_for_another_pass(guest, tmp_path):
+    with guest.foreign.changing():
+        out = guest.run(sys.executable, "-B", "-c", EVENTS_OF_NEW_LINKS, tmp_path).out
+    assert json.loads(out) == [False, False, True, True, True]

@@ -78,7 +78,7 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
 def test_no_child_is_made_for_an_event_during_a_job(daemon):
     daemon._begin(Job(daemon.config))
     busy = daemon._worker
-    daemon._plan_event_pass(0.1)
+    daemon._plan_event_pass(0.1, {7})
     assert daemon._worker is busy
 
 
@@ -125,7 +125,7 @@ def clock(daemon, monkeypatch):
 def test_the_pass_for_an_event_begins_as_soon_as_no_other_follows(daemon, clock):
     for moment in (100.0, 100.004, 100.008):
         clock.run(moment)
-        daemon._plan_event_pass(EVENT_GAP_SECONDS)
+        daemon._plan_event_pass(EVENT_GAP_SECONDS, {7})
     clock.run(200.0)
     assert clock.passes == [round(100.008 + EVENT_GAP_SECONDS, 3)]
 
@@ -135,7 +135,7 @@ def test_a_burst_of_events_does_not_cause_a_pass_for_each(daemon, clock, gap):
     events = int(1 / gap)  # within one second
     for number in range(events):
         clock.run(100 + number * gap)
-        daemon._plan_event_pass(EVENT_GAP_SECONDS)
+        daemon._plan_event_pass(EVENT_GAP_SECONDS, {7})
     clock.run(200.0)
     assert len(clock.passes) <= 1 + 1 / SECONDS_BETWEEN_PASSES + 1
     assert clock.passes[0] <= 100 + DEBOUNCE_SECONDS
@@ -145,18 +145,18 @@ def test_a_burst_of_events_does_not_cause_a_pass_for_each(daemon, clock, gap):
 
 
 def test_a_nic_waits_for_udev_until_its_patience_ends(daemon, clock):
-    daemon._await_udev()
+    daemon._await_udev({7})
     clock.run(101.0)
-    daemon._await_udev()
+    daemon._await_udev({7})
     clock.run(200.0)
     assert clock.passes == [100 + UDEV_NAMING_SECONDS]
 
 
 def test_the_word_of_udev_ends_the_wait(daemon, clock):
-    daemon._await_udev()
+    daemon._await_udev({7})
     clock.run(101.0)
-    daemon._plan_event_pass(EVENT_GAP_SECONDS)
-    daemon._await_udev()  # the rename, as the kernel reports it
+    daemon._plan_event_pass(EVENT_GAP_SECONDS, {7})
+    daemon._await_udev({7})  # the rename, as the kernel reports it
     clock.run(200.0)
     assert clock.passes == [101 + EVENT_GAP_SECONDS]
 

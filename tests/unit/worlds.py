@@ -172,8 +172,11 @@ class Agent:
     def wait(self, seconds):
         pass
 
-    def wait_for_renames(self):
+    def wait_for_udev(self, done):
         pass
+
+    def processed_links(self, _):
+        return []
 
     def save_record(self, record):
         pass
