@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.advertisements import Advertisement, Listener
-from neuca_tools.backends.dhcplease import EVERYTHING6, FOR_EVER, LeaseContent, TimedAddress
+from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Route
+from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 
@@ -119,7 +120,7 @@ class State:
         # Of several, the first: it stays while it advertises itself.
         routers = sorted(self._routers, key=lambda host: -self._routers[host].preference)
         for router in routers[:1]:
-            yield Route(EVERYTHING6, index, router, metric, RTPROT_DHCP, traits=traits)
+            yield Route(EVERYTHING[6], index, router, metric, RTPROT_DHCP, traits=traits)
 
 
 def _has_room(entries: Mapping[IPv6Network, object], network: IPv6Network) -> bool:

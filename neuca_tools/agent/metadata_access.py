@@ -10,7 +10,6 @@ from typing import Optional
 
 from neuca_tools.backends import hostid, kernel_state, udev
 from neuca_tools.config import Config
-from neuca_tools.desired import bindings
 from neuca_tools.desired.outlets import is_void, likely_outlets, name_of, pinned_outlets
 from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
@@ -109,6 +108,7 @@ def _candidate_outlets(
     With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
     """
     # Only until a service has answered: it saves 6 ms of a poll.
+    from neuca_tools.desired import bindings
     from neuca_tools.desired.merge import stack_layers
 
     document, links, policy = bindings.bind_ports(

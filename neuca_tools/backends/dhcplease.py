@@ -21,7 +21,6 @@ from ipaddress import (
     IPv4Network,
     IPv6Address,
     IPv6Interface,
-    IPv6Network,
     ip_interface,
     ip_network,
 )
@@ -43,7 +42,6 @@ DHCP6, ADVERTISEMENTS = "dhcp6", "ra"  # the protocols of a request; one without
 FOR_EVER = 0xFFFFFFFF  # RFC 2131, 3.3; the kernel's INFINITY_LIFE_TIME too
 # RFC 2132, 5.1 allows 68; with less than 1280 the kernel takes IPv6 from a link (RFC 8200, 5).
 SMALLEST_MTU, LARGEST_MTU = 1280, 65535
-EVERYTHING, EVERYTHING6 = IPv4Network("0.0.0.0/0"), IPv6Network("::/0")
 MAX_LEASE_BYTES = 1 << 16
 MAX_ROUTES = 64  # of one lease
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
@@ -130,7 +128,8 @@ def offered_routes(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network
             yield IPv4Network(to, strict=False), IPv4Address(via)
     if not words:
         with suppress(ValueError):
-            yield EVERYTHING, IPv4Address(environment.get("new_routers", "").partition(" ")[0])
+            router = environment.get("new_routers", "").partition(" ")[0]
+            yield IPv4Network("0.0.0.0/0"), IPv4Address(router)
 
 
 def read_dhcp6_lease(environment: Mapping[str, str]) -> Optional[LeaseContent]:

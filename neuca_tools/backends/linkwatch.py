@@ -26,14 +26,12 @@ from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
 RTM_NEWLINK, RTM_DELLINK = 16, 17
-RTM_NEWADDR, RTM_DELADDR = 20, 21
 RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 # RTNLGRP_IPV4_RULE, _IPV6_RULE; RTNLGRP_IPV4_ROUTE, _IPV6_ROUTE
 RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
 SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
 LENGTH_AT, PROTOCOL_AT = 1, 5  # offsets of rtm_dst_len and rtm_protocol in struct rtmsg
 IFINFOMSG = struct.Struct("=BxHiII")  # family, device type, index, flags, change mask
-IFADDRMSG = struct.Struct("=BBBBi")  # family, prefix length, flags, scope, index
 _KERNEL = 0  # its port
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
 MAX_DATAGRAM_BYTES = 1 << 16
@@ -170,7 +168,7 @@ class LinkWatch(Watch):
     def drain(self, addresses: bool = False) -> set[int]:
         """Read all messages; return the indexes of the links with one that matters.
 
-        With `addresses`, any change does. 0 stands for a route, a rule and lost messages.
+        With `addresses`, any change does. 0 stands for lost messages and those not on links.
         """
         links: set[int] = set()
         for data in self._datagrams():
@@ -182,7 +180,8 @@ class LinkWatch(Watch):
             with suppress(OSError):  # of a message that is cut off
                 for kind, _, _, body in parse_messages(data or b""):
                     if self._is_relevant(kind, body, addresses):
-                        links.add(_index_of(kind, body))
+                        is_link = kind in (RTM_NEWLINK, RTM_DELLINK)
+                        links.add(IFINFOMSG.unpack_from(body)[2] if is_link else 0)
         return links
 
     def _is_relevant(self, kind: int, body: bytes, addresses: bool) -> bool:
@@ -208,10 +207,3 @@ class LinkWatch(Watch):
             self._gone.add(index)
         is_news = was_known != is_present
         return is_news or self.reports_all_changes or self._watches_routes or addresses
-
-
-def _index_of(kind: int, body: bytes) -> int:
-    """The link that a message is about; 0 for one on a route or a rule."""
-    if kind in (RTM_NEWLINK, RTM_DELLINK):
-        return int(IFINFOMSG.unpack_from(body)[2])
-    return int(IFADDRMSG.unpack_from(body)[4]) if kind in (RTM_NEWADDR, RTM_DELADDR) else 0

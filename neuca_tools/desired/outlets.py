@@ -10,14 +10,12 @@ is believed (`first_nic`). What a DHCP server or a router has caused is no sign.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.roles import Roles
-from neuca_tools.desired.routing_tables import EVERYTHING
-from neuca_tools.desired.safety import LINK_LOCAL
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
+from neuca_tools.model.addresses import EVERYTHING, LINK_LOCAL
 from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
@@ -28,6 +26,9 @@ from neuca_tools.model.topology import (
     routes_through,
     with_lower_devices,
 )
+
+if TYPE_CHECKING:  # a poll does without it
+    from neuca_tools.desired.roles import Roles
 
 NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, FIRST, UNVOUCHED, ROUTED = range(7)
 

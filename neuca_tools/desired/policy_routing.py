@@ -25,7 +25,6 @@ from neuca_tools.desired.dhcp import learned_gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Routing, local_hosts, scoped_host
 from neuca_tools.desired.routing_tables import (
-    EVERYTHING,
     TABLES,
     assign_tables,
     closed_tables,
@@ -35,7 +34,7 @@ from neuca_tools.desired.routing_tables import (
 )
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Network, World
-from neuca_tools.model.addresses import NetworkTable
+from neuca_tools.model.addresses import EVERYTHING, NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, Choice, NicRouting, Rule

@@ -36,6 +36,7 @@ from neuca_tools.model import (
     Virtual,
     World,
 )
+from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import (
     KERNEL_TABLES,
@@ -46,7 +47,6 @@ from neuca_tools.model.routing import (
 )
 
 VRF = "vrf"
-EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 Tables = Mapping[LinkKey, int]
 NO_DHCP = "network managers do no DHCP in a VRF that they have not made"
 

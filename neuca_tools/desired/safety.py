@@ -18,7 +18,7 @@ from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles, own_mac
 from neuca_tools.model import Address, Host, Network, Route, World
-from neuca_tools.model.addresses import NetworkTable
+from neuca_tools.model.addresses import LINK_LOCAL, NetworkTable
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
@@ -31,7 +31,6 @@ from neuca_tools.model.topology import (
     with_upper_devices,
 )
 
-LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
 MAX_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
 
 

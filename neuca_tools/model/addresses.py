@@ -7,7 +7,7 @@ An `Address` has a prefix length (`192.0.2.1/24`), a `Host` is an address withou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -26,6 +26,8 @@ Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
 Host = Union[IPv4Address, IPv6Address]
 
+EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
+LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link
 MAX_CACHED = 16384  # objects in a cache: as many as a document may have routes (MAX_ROUTES)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, Optional
 
-from neuca_tools.desired import routing_tables
 from neuca_tools.desired.device_settings import flat_settings, is_same
 from neuca_tools.desired.manager_files import has_rule, marked_macs
 from neuca_tools.desired.resolve import Resolution
@@ -28,6 +27,7 @@ from neuca_tools.model import (
     Record,
     World,
 )
+from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
@@ -79,7 +79,7 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
     routers = {
         str(hop.link): str(hop.via)
         for hop in resolution.desired.hops
-        if hop.to == routing_tables.EVERYTHING[6] and is_link_scoped(hop.via)
+        if hop.to == EVERYTHING[6] and is_link_scoped(hop.via)
         if resolution.tables.get(hop.link) == hop.traits.table
     }
     routers = {text: router for text, router in record.routers.items() if text in kept} | routers
