@@ -480,6 +480,14 @@ def test_three_percent_that_bbr_does_not_mind_are_said():
     assert "3.0% of the segments to the peer were lost" in found.failures
 
 
+@pytest.mark.parametrize(("rtt", "lost"), [(1_900, False), (100_000, True)])
+def test_streams_without_room_for_their_fewest_segments_lose_by_themselves(rtt, lost):
+    one = tcp(flow_of(95e6, retrans=0.25, **{**QUIET, "rtt": rtt, "min_rtt": rtt}), expect=100e6)
+    (phase,) = one.phases
+    many = replace(phase, run=replace(phase.run or Run("iperf3"), streams=64))
+    assert bool(diagnose(replace(one, phases=(many,))).failures) == lost
+
+
 BLOCKED = {"idle": Latency(97, 97), "idle_tcp": Latency(97, 0, 0.001, 0.002, 0.002)}
 
 

@@ -160,6 +160,8 @@ def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
 # Shares of the packets, bounds of our own. A host that is busy for a moment loses up to LOST; of
 # what is sent slowly and evenly, to see each direction by itself, hardly any is lost.
 LOST_SHARE, GENTLY_LOST_SHARE = 0.02, 0.01
+# Segments that a stream keeps in flight at least: BBR.MinPipeCwnd (draft-ietf-ccwg-bbr).
+SEGMENTS_IN_FLIGHT = 4
 # Seconds without any data: two intervals of iperf, because a slow one may carry no whole block.
 PAUSE_SECONDS = 2.0
 # Of the bytes: what arrives beyond what was sent was duplicated on the path.
@@ -213,15 +215,22 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
 
     Every search for what the path can carry (`Phase.search`) loses packets in the end, and so does
     TCP on a full path; a finding about this direction says why the path is full. Several streams of
-    BBR lose much in a queue of a round trip, and fill the path all the same.
+    BBR lose much in a queue of a round trip, or where the path has no room for all of them, and
+    fill it all the same.
     """
     if look.phase.search:
         return False
     if look.protocol == "udp":
         return True
-    if has_passed(look) and (overflows(look) or path_capacity(look)):
+    if has_passed(look) and (overflows(look) or path_capacity(look) or _is_crowded(look)):
         return False
     return not _has_finding(findings, look.phase.direction)
+
+
+def _is_crowded(look: Look) -> bool:
+    """Whether more streams share the path than can have their fewest segments in flight."""
+    in_flight = look.known_rate * (look.rtt or float("inf")) / 8
+    return look.streams > 1 and in_flight < SEGMENTS_IN_FLIGHT * look.mss * look.streams
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
