@@ -44,7 +44,7 @@ def write_report(place: Place, report: Report) -> None:
             {**problem._asdict(), "link": problem.link and str(problem.link)}
             for problem in data[name]
         ]
-    del data["failed"]
+    del data["failed"], data["new_links"]
     save_in_run(place, FILE, data)
 
 
