@@ -27,7 +27,7 @@ from neuca_tools.guest import outcome as guest
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import of_kind
 from neuca_tools.state import updates
-from neuca_tools.state.active_document import Intake, keep_document
+from neuca_tools.state.active_document import NOT_ASKED, Intake, keep_document
 from neuca_tools.state.store import NO_ROOM, save_unsaved_files, save_unsaved_reason
 from neuca_tools.status.judge import Report, Status
 
@@ -55,7 +55,9 @@ def run_pass(
             if not waits_for_dad:
                 host.dad_seconds = 0.0
             report, decision = _apply_document(host, whole, left_out or {})
-            return report, status_of(config, intake, decision, report)
+            # The sources are asked next: until they were, the document counts as theirs.
+            is_stale = intake.stale and intake.reason != NOT_ASKED
+            return report, status_of(config, intake._replace(stale=is_stale), decision, report)
     except ApplyError as error:
         if error.errno in NO_ROOM:
             with suppress(ApplyError):  # the run directory may be full too

@@ -28,7 +28,13 @@ from neuca_tools.backends import processes, udev
 from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
-from neuca_tools.state.active_document import Intake, fetch_document, keep_document, last_confirmed
+from neuca_tools.state.active_document import (
+    NOT_ASKED,
+    Intake,
+    fetch_document,
+    keep_document,
+    last_confirmed,
+)
 from neuca_tools.state.records import load_source_answers
 from neuca_tools.state.store import not_in_run, save_unsaved_files, unsaved_reason
 
@@ -217,8 +223,9 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         keep_document(intake, config.state, config.run_directory)
         unanswered = _is_unanswered(job, intake)
         result = JobResult(sha256=job.sha256, session=intake.session, unanswered=unanswered)
-        if load_source_answers(config.run_directory) == before:
-            return result
+        after = load_source_answers(config.run_directory)
+        if after == before or (before.get("reason") == NOT_ASKED and intake.is_confirmed):
+            return result  # the line of the last pass holds
         from neuca_tools.agent.status import status_now
 
         return result._replace(text=_status_line(status_now(config, intake)))

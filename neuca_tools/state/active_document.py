@@ -43,6 +43,7 @@ from neuca_tools.state.records import (
 )
 from neuca_tools.state.store import NO_ROOM, Where
 
+NOT_ASKED = "no source has responded since the boot"
 ANSWER_FIELDS = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 NOTHING_STORED = StoredDocument("", "", "", "")
 
@@ -85,6 +86,12 @@ class Intake(NamedTuple):
         if self.stored is None or self.stale:
             return ""
         return self.stored.sha256
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the sources have given this document, and there is nothing to add to that."""
+        said = (self.none_for_us, self.reason, self.refused, self.doubted, self.disputed)
+        return bool(self.sha256) and not any(said)
 
 
 def last_good(directory: Where, reason: str = "") -> Intake:
@@ -223,9 +230,7 @@ def _unless_empty(intake: Intake, directory: Where, doubted: str) -> Intake:
 
 def _has_links(intake: Intake) -> bool:
     document = intake.document
-    return document is not None and bool(
-        document.links or (document.platform and document.platform.links)
-    )
+    return bool(document and (document.links or (document.platform and document.platform.links)))
 
 
 def _intake_of(answer: Answer, directory: Where) -> Intake:
@@ -274,9 +279,7 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
     reason = f"{answer.source} now has no NEuca document"
     if refused:
         reason = f"what {answer.source} provides now is refused"
-    intake = Intake(reason=reason)
-    if not other:
-        intake = last_good(directory, reason)
+    intake = Intake(reason=reason) if other else last_good(directory, reason)
     return intake._replace(none_for_us=not refused)
 
 
@@ -390,8 +393,7 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     intake = last_good(state_directory)
     if intake.document is None:
         intake = last_good(run_directory)
-    unanswered = {"reason": "no source has responded since the boot"}
-    recorded = unanswered | load_source_answers(run_directory)
+    recorded = {"reason": NOT_ASKED} | load_source_answers(run_directory)
     fresh = bool(intake.stored and recorded.get("sha256") == intake.stored.sha256)
     texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in ANSWER_FIELDS}
     answers = {**texts, "none_for_us": bool(recorded.get("none_for_us"))}

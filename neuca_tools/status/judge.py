@@ -62,7 +62,7 @@ class Report(NamedTuple):
     removed: tuple[str, ...] = ()
     not_rolled_back: tuple[Problem, ...] = ()
     failed: Mapping[str, int] = {}
-    new_links: Sequence[int] = ()
+    new_links: tuple[int, ...] = ()
 
 
 class DocumentStatus(NamedTuple):

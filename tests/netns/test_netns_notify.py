@@ -57,6 +57,8 @@ def test_it_is_ready_when_the_last_good_document_is_applied(lab, manager):
     assert lab.addresses("dp1") == {"172.16.1.1/24"}
     said = manager.hear(f"STATUS=ok; document of file:{lab.document_file}")
     assert "WATCHDOG=1" not in said
+    assert not [line for line in said if "degraded" in line]
+    assert "stale" not in lab.daemon.log()
     assert lab.daemon.stop() == 0
     assert manager.hear("STOPPING=1").count("READY=1") == 1
 
