@@ -310,10 +310,10 @@ SMALL_DATAGRAM = 512  # bytes of a datagram
 
 def limited_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at a rate that the path gives, whatever is sent."""
-    phases = look.evidence.phases
-    if not look.is_unsampled or any(_is_contradicted_by(look, phase) for phase in phases):
+    hit = (_constant_arrival(look) or _slow_path(look)) if look.is_unsampled else None
+    if hit is None or any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
         return None
-    return _constant_arrival(look) or _slow_path(look)
+    return hit
 
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
