@@ -419,6 +419,16 @@ def test_plan_prints_the_plan_and_what_it_costs(tmp_path, capsys):
     )
 
 
+def test_a_plan_whose_transfers_cannot_reach_what_is_expected_is_an_error(tmp_path, capsys):
+    (tmp_path / "hosts").write_text("a 10.0.0.1\nb 10.0.0.2\n")
+    assert mesh("plan", "--rate", "100M", "--expect", "1G", tmp_path / "hosts") == 2
+    assert capsys.readouterr() == (
+        "",
+        "neuca-selftest: mesh plan: --rate is below --expect, so that no path can achieve it\n",
+    )
+    assert mesh("plan", "--rate", "1G", "--expect", "1G", tmp_path / "hosts") == 0
+
+
 def test_a_group_that_no_host_has_is_an_error(tmp_path, capsys):
     (tmp_path / "hosts").write_text("a 10.0.0.1\nb 10.0.0.2\n")
     assert mesh("plan", "--rate", "1G", "--group", "rack", tmp_path / "hosts") == 2
