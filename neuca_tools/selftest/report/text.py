@@ -127,7 +127,7 @@ def phase_words(phase: PhaseResult) -> str:
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
     if phase.protocol == "tcp" and phase.retransmits is not None:
-        parts.append(f"{phase.retransmits} retransmits")
+        parts.append(counted(phase.retransmits, "retransmit"))
     if phase.error:
         parts.append(phase.error)
     return ", ".join(parts) or "not known"
