@@ -418,7 +418,9 @@ def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_chang
 def test_the_first_screen_has_twelve_lines():
     """Of the worst published output too: subject, tests, LIMIT, FIX, verdict, guesses."""
     for name, content in PUBLISHED.items():
-        assert report_text(diagnose(evidence_of(content))).count("\n") < 11, name
+        diagnosis = diagnose(evidence_of(content))
+        report = styled_report(report_text(diagnosis), diagnosis.exit_code, 120, False)
+        assert report.count("\n") < 11, name
     many = replace(FULL, phases=FULL.phases * 3)
     assert "more tests (--verbose)" in report_text(diagnose(many))
     assert report_text(diagnose(many)).count("\n") < 11

@@ -330,8 +330,9 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.8,
-        f"{amounts.rate(arrived)} arrive all the time, although {amounts.percent(look.known_loss)} "
-        "more is sent: something on the path limits the rate, and the rest is dropped there",
+        f"{amounts.rate(arrived)} arrive all the time, although "
+        f"{amounts.percent(look.known_loss)} of what is sent does not: something on the path "
+        "limits the rate, and drops the rest",
         (single_fact("received, bit/s", round(arrived)), look.loss_fact),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,

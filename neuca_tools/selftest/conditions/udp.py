@@ -252,12 +252,12 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
-        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
-        f"budget); the loss-free rate is not known: search for it{_fragments_clause(look)}",
+        f"the receiver takes {amounts.rate(look.rate)} of what is offered, because of its CPU, its "
+        "NIC's rings (D11) or its softirq budget (D13); the loss-free rate is not known: search "
+        f"for it{_fragments_clause(look)}",
         (look.loss_fact,),
-        "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
-        "offer less until nothing is lost",
+        "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
+        "until nothing is lost",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
         title="receiver does not keep up with UDP",
