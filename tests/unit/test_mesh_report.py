@@ -157,6 +157,16 @@ def test_a_diagnosis_cannot_control_the_terminal(faulty):
     assert "\nMESH pass" not in report_text(result)
 
 
+def test_all_formats_count_the_pairs_that_pass(faulty):
+    verdict = faulty.verdict
+    counted = f"{verdict.good_pairs} of {verdict.pairs} pass, at "
+    assert 0 < verdict.good_pairs < verdict.pairs
+    assert f"\nPAIRS        {counted}" in report_text(faulty)
+    assert f"pairs: {counted}" in mesh_page(faulty)
+    data = json.loads(report_json(faulty))
+    assert (data["good_pairs"], data["pairs"]) == (verdict.good_pairs, verdict.pairs)
+
+
 def test_the_colours_of_a_page_are_colours_and_its_legend_has_them(faulty):
     page = mesh_page(faulty)
     legend = re.findall(r'<i style="background:(.*?)">', page)

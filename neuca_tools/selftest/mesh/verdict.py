@@ -55,7 +55,7 @@ EXIT_CODES = {
     causes.UNREACHABLE: ExitCode.UNREACHABLE,
     causes.NO_ROUTE: ExitCode.UNREACHABLE,
 }
-NO_REASON = "no result of it arrived"
+NO_REASON = "no result arrived"
 # What each symptom is called, what its reference is called, and how both values are written.
 MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
     observe.RATE: ("rate", "expected", amounts.rate),
@@ -165,7 +165,7 @@ def judge_mesh(
         untested=tuple(untested_pairs(plan, rows)),
         reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
-        good_pairs=_count_good_pairs(rows, bad),
+        good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
 
 
@@ -173,6 +173,18 @@ def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
     """The pairs whose last test is not among the `bad` ones."""
     last = {frozenset((row.client, row.server)): number for number, row in enumerate(rows)}
     return sum(number not in bad for number in last.values())
+
+
+def _below_expected(plan: MeshPlan, rows: Sequence[Row]) -> set[int]:
+    """The tests with a rate that is too low, where that is the finding of nearly all paths."""
+    if not plan.expect or not is_slow_everywhere(rows, plan.expect):
+        return set()
+    least = observe.MIN_RATE_SHARE * plan.expect
+    return {
+        number
+        for number, row in enumerate(rows)
+        if any(rate < least for rate in known_values([row], observe.RATE))
+    }
 
 
 def _findings_of(
