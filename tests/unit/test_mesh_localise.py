@@ -576,7 +576,7 @@ def test_all_paths_at_half_of_what_is_expected_are_one_finding():
         CONFIRMED,
     )
     assert finding.measured == ("rate 1.00 Gbit/s (expected 2.00 Gbit/s)",)
-    assert found.exit_code == ExitCode.BELOW
+    assert (found.exit_code, found.good_pairs) == (ExitCode.BELOW, 0)
     # One that is slower than the others is still found among them.
     kinds = [
         (one.kind, one.subject) for one in judge_mesh(plan, rows_of(plan, slow("n3"))).findings
@@ -601,6 +601,18 @@ def failing(plan, fails, **change):
         else row
         for row in rows_of(plan)
     ]
+
+
+@pytest.mark.parametrize("count", [3, 5, 6, 10])
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_pair_or_host_without_a_connection_is_found_in_a_small_mesh(count, seed):
+    """A suspect that is not likely enough does not hide that its pair has no good test."""
+    plan = mesh_of(count, seed=seed)
+    of_pair = confirmed(plan, lambda of: failing(of, lambda *names: set(names) == {"n0", "n1"}))
+    kinds = [(finding.kind, finding.subject, finding.state) for finding in of_pair.findings]
+    assert kinds == [("bad-pair", "n0 and n1", CONFIRMED)]
+    (of_host,) = confirmed(plan, lambda of: failing(of, lambda *names: "n1" in names)).findings
+    assert (of_host.kind, of_host.subject, of_host.state) == ("unreachable", "n1", CONFIRMED)
 
 
 def test_no_connection_in_one_direction_is_not_called_slow():

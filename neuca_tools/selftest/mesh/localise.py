@@ -167,7 +167,7 @@ def likelihood_ratio(bad: int, good: int, fault: float, chance: float) -> float:
 
 
 class Suspicions(NamedTuple):
-    """Suspects, the most likely first; less likely ones; and pairs without a good test.
+    """Suspects, the most likely first; less likely ones; and other pairs without a good test.
 
     `doubtful` and `pairs` are worth a retest, and nothing else.
     """
@@ -225,6 +225,7 @@ def _explain_with_chance(
 ) -> tuple[Suspicions, float]:
     """What is suspected, and the share of the other tests that are bad."""
     tally, suspects = Tally(observations), list[Suspect]()
+    never_good = tally.pairs_without_good_test()
     while len(suspects) < MAX_SUSPECTS:
         scored = _scored_entities(tally, symptom, chance, size)
         if not scored or scored[0].score <= MIN_SCORE_OF_RETEST[symptom]:
@@ -240,7 +241,10 @@ def _explain_with_chance(
     likely = tuple(suspect for suspect in suspects if suspect.score > MIN_SCORE)
     # Suspects become more likely when good tests of theirs are removed with those of another one.
     doubtful = tuple(suspect for suspect in suspects if suspect.score <= MIN_SCORE)
-    pairs = tuple(tally.pairs_without_good_test())
+    # Who answers for an address does not depend on the partner: a retest of the host tells.
+    named = suspects if symptom == IDENTITY else likely
+    explained = {pair_of(*way.hosts) for suspect in named for way in suspect.ways}
+    pairs = tuple(pair for pair in never_good if pair not in explained)
     return Suspicions(likely, doubtful, pairs), tally.share_bad
 
 
