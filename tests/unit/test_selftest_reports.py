@@ -22,6 +22,7 @@ from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Step
+from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
@@ -413,6 +414,11 @@ def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_chang
     assert nagios_line(worse).startswith("DATAPLANE WARNING - worse than before, tcp 900 Mbit/s")
     assert "neuca_selftest_verdict 7\n" in prometheus_text([(healthy, worse)])
     assert "worse than before" in report_page(healthy, worse)
+
+
+def test_the_largest_buffer_has_a_unit():
+    fact = Fact("net.ipv4.tcp_wmem maximum", after=250_000)
+    assert fact_line(fact) == "net.ipv4.tcp_wmem maximum: 244 KiB"
 
 
 def test_the_first_screen_has_twelve_lines():
