@@ -584,6 +584,17 @@ def test_all_paths_at_half_of_what_is_expected_are_one_finding():
     assert kinds == [("slow-everywhere", "all paths"), ("slow-egress", "n3")]
 
 
+def test_a_pair_that_failed_once_and_was_not_tested_again_is_no_pass():
+    """After join without a coordinator, nothing is tested again."""
+    plan = mesh_of(10)
+    found = judge_mesh(plan, failing(plan, lambda *names: set(names) == {"n0", "n1"}))
+    assert (found.findings, found.good_pairs, found.pairs) == ((), 44, 45)
+    assert (found.exit_code, list(map(set, found.untested))) == (
+        ExitCode.INCONCLUSIVE,
+        [{"n0", "n1"}],
+    )
+
+
 def test_paths_that_carry_nothing_are_no_pass():
     plan = mesh_of(12)
     rows = rows_of(plan, lambda *_: 0.0)

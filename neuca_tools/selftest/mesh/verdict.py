@@ -101,7 +101,8 @@ class Verdict(NamedTuple):
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
     bad but belong to no finding, or failed. `reasons` are those for which hosts are silent: they
     reported nothing and took part in no test. `untested` are the pairs of the plan without a
-    result. Of the `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
+    result, or with errors only that belong to no finding. Of the `pairs` of the plan, the last test
+    of `good_pairs` is bad in nothing.
     """
 
     findings: tuple[MeshFinding, ...]
@@ -155,6 +156,7 @@ def judge_mesh(
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
     bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
+    broken = {number for number, row in enumerate(rows) if row.error} - explained
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
         tested=len(rows),
@@ -162,7 +164,7 @@ def judge_mesh(
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
-        untested=tuple(untested_pairs(plan, rows)),
+        untested=tuple(untested_pairs(plan, rows, broken)),
         reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
