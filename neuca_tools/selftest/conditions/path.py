@@ -287,6 +287,12 @@ def black_hole(session: Session) -> Optional[Hit]:
     stuck = next(filter(_is_stuck, suspects), None)
     if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
         return first_hit(map(_stalled_hit, session.looks))
+    hit = _black_hole_hit(session, stuck)
+    return hit if unreported else hit._replace(confidence=MEDIUM)
+
+
+def _black_hole_hit(session: Session, stuck: Optional[Look]) -> Hit:
+    probed = probed_mtu(session)
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
@@ -299,7 +305,6 @@ def black_hole(session: Session) -> Optional[Hit]:
         ),
         _report_large_packets(6 if ":" in (session.evidence.address or "") else 4),
         _sender_of_large_packets(session, stuck),
-        confidence=HIGH if unreported else MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
 

@@ -244,16 +244,16 @@ def _flat_window(look: Look) -> Optional[Hit]:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits:
         return None
-    if not _may_be_buffer(look, window):
-        return None
-    if link_speed_for(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
+    if link_speed_for(rate) or not _may_be_limit(look, window):
         return None
     return _flat_window_hit(look, rate, window)
 
 
-def _is_larger_than_needed(look: Look) -> bool:
-    """Whether the window is larger than what is in flight, as far as the round trip is known."""
-    return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
+def _may_be_limit(look: Look, window: float) -> bool:
+    """Whether nothing else keeps the window constant, and it is in flight, as far as is known."""
+    if not _may_be_buffer(look, window) or cpu.is_flat_for_another_reason(look):
+        return False
+    return look.rtt is None or look.implied_rtt <= look.rtt / NO_ROUND_TRIP
 
 
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:

@@ -156,7 +156,6 @@ def judge_mesh(
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
     bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
-    broken = {number for number, row in enumerate(rows) if row.error} - explained
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
         tested=len(rows),
@@ -164,11 +163,19 @@ def judge_mesh(
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
-        untested=tuple(untested_pairs(plan, rows, broken)),
+        untested=tuple(_pairs_without_result(plan, rows, explained)),
         reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
+
+
+def _pairs_without_result(
+    plan: MeshPlan, rows: Sequence[Row], explained: Collection[int]
+) -> list[tuple[str, str]]:
+    """The pairs of the plan without any result: an error without a finding is none."""
+    broken = {number for number, row in enumerate(rows) if row.error}
+    return untested_pairs(plan, rows, broken.difference(explained))
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Optional
 
@@ -21,6 +21,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_losses,
     parse_row,
 )
+from neuca_tools.selftest.readers.values import known_values
 
 MAX_RUNS = 100  # in one file
 _CLIENT, _SERVER = "Client connecting to", "Server listening on"  # of iperf 2
@@ -161,19 +162,23 @@ def separate_ends(document: str) -> list[str]:
     The sums of their streams are left out, as nothing says whose they are.
     """
     lines = document.split("\n")
-    connections = dict(filter(None, (parse_connection(line[:LONGEST_LINE]) for line in lines)))
-    served = {name for name, connection in connections.items() if _is_of_server(connection)}
-    clients = connections.keys() - served
-    ends = [[connections[name] for name in names] for names in (clients, served)]
-    if not all(ends) or not _are_of_two_runs(*ends):
+    clients, served = dict[str, Connection](), dict[str, Connection]()
+    for name, connection in known_values(parse_connection(line[:LONGEST_LINE]) for line in lines):
+        (served if _is_of_server(connection) else clients)[name] = connection
+    if not (clients and served and clients.keys().isdisjoint(served)):
         return [document]
-    return [
-        "\n".join(line for line in lines if not _belongs_to(line[:LONGEST_LINE], others, header))
-        for others, header in ((served, _SERVER), (clients, _CLIENT))
-    ]
+    if not _are_of_two_runs(clients.values(), served.values()):
+        return [document]
+    return [_without_streams(lines, served, _SERVER), _without_streams(lines, clients, _CLIENT)]
 
 
-def _are_of_two_runs(clients: Sequence[Connection], served: Sequence[Connection]) -> bool:
+def _without_streams(lines: Iterable[str], streams: Collection[str], header: str) -> str:
+    return "\n".join(
+        line for line in lines if not _belongs_to(line[:LONGEST_LINE], streams, header)
+    )
+
+
+def _are_of_two_runs(clients: Collection[Connection], served: Collection[Connection]) -> bool:
     """Whether these are no connections of one iperf, which tests both directions to one host."""
     mirrored = {(each.remote_port, each.local_port) for each in served}
     is_answered = any((each.local_port, each.remote_port) in mirrored for each in clients)
