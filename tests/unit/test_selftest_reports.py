@@ -208,6 +208,11 @@ def test_the_line_for_nagios_has_state_words_and_performance_data():
         "DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
         "'0-tcp-forward'=250000000"
     )
+    both = (DATA / "3.12-bidir.json").read_bytes()
+    assert re.match(
+        r"DATAPLANE \w+ - (?:inconclusive, )?tcp-bidir [\d.]+ Gbit/s, tcp-bidir back [\d.]+ Gbit/s",
+        nagios_line(diagnose(evidence_of(both))),
+    )
     assert (
         nagios_line(diagnose(Evidence()))
         == "DATAPLANE UNKNOWN - inconclusive, nothing was measured"
