@@ -186,6 +186,8 @@ def _print_plan(arguments: argparse.Namespace) -> int:
         expect=arguments.expect,
     )
     plan = read_plan(plan_record(make_plan(draft)))
+    if plan.expect and plan.rate < plan.expect:
+        raise UsageError("mesh plan: --rate is below --expect, so that no path can achieve it")
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     log(budget_line(plan))
     return ExitCode.PASS

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from neuca_tools.model.printable import counted
+
 MIB = 2.0**20
 
 
@@ -30,7 +32,7 @@ def size(count: float) -> str:
     for prefix, factor in (("GiB", 2.0**30), ("MiB", MIB), ("KiB", 1024.0)):
         if count >= 0.9995 * factor:
             return f"{three_digits(count / factor)} {prefix}"
-    return f"{count:.0f} bytes"
+    return counted(round(count), "byte")
 
 
 def time(seconds: float) -> str:

@@ -143,7 +143,7 @@ def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoi
     (lab.folder / "hosts" / "n3").write_text(f"{lab.folder}/liar\n")
     lab._write("liar", LIAR, 0o755)
     code, report, err = lab.go(plan, "--patience", "900")
-    assert "1 hosts did not start and have no tests: n4" in err
+    assert "1 host did not start and will not be tested: n4" in err
     assert report["reasons"]["n4"] == "exited with exit code 255"
     assert "clush: n4: exited with exit code 255" in err
     named = {name for one in report["findings"] for name in one["names"]}

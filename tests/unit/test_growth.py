@@ -1,4 +1,4 @@
-"""What a pass costs grows with the number of links and addresses, and no faster: calls are counted, no clock.
+"""What a pass or a diagnosis costs grows with its links, addresses or phases, and no faster: calls are counted, no clock.
 
 A call is one that code of ours makes, whatever it calls. What a pass costs without any link is left out, as two sizes are
 subtracted.
@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pytest
 from kernel import refuse
+from selftest_runs import PUBLISHED
 from worlds import Agent, machine, nic, world
 
 import neuca_tools
 from neuca_tools.desired.first_nic import Belief, believed_nic
 from neuca_tools.documents import parse
 from neuca_tools.model.addresses import address_of
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.state.records import RECORD, load_record, save_record
 
 OURS = str(Path(neuca_tools.__file__).parent)
@@ -209,3 +212,14 @@ def test_a_link_that_fails_costs_the_same_among_many_as_among_few(tmp_path, kern
 )
 def test_an_address_costs_the_same_among_many_as_among_few(tmp_path, sizes):
     assert_even(sizes, {addresses: costs(tmp_path, 2, addresses) for addresses in sizes})
+
+
+@pytest.mark.parametrize("run", ["vm-tuned-tcp", "vm-untuned-udp-100M"])
+def test_a_diagnosis_of_four_times_the_phases_costs_hardly_more_than_four_times_as_much(run):
+    """Each phase is derived once; rules that compare phases ask each pair for a few numbers."""
+    evidence = evidence_of(PUBLISHED[run], expect=1e12, rtt=0.02)
+    few, many = (
+        replace(evidence, phases=tuple(replace(evidence.phases[0]) for _ in range(count)))
+        for count in (10, 40)
+    )
+    assert calls(diagnose, many)[0] < 7 * calls(diagnose, few)[0]

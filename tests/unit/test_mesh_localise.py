@@ -576,12 +576,23 @@ def test_all_paths_at_half_of_what_is_expected_are_one_finding():
         CONFIRMED,
     )
     assert finding.measured == ("rate 1.00 Gbit/s (expected 2.00 Gbit/s)",)
-    assert found.exit_code == ExitCode.BELOW
+    assert (found.exit_code, found.good_pairs) == (ExitCode.BELOW, 0)
     # One that is slower than the others is still found among them.
     kinds = [
         (one.kind, one.subject) for one in judge_mesh(plan, rows_of(plan, slow("n3"))).findings
     ]
     assert kinds == [("slow-everywhere", "all paths"), ("slow-egress", "n3")]
+
+
+def test_a_pair_that_failed_once_and_was_not_tested_again_is_no_pass():
+    """After join without a coordinator, nothing is tested again."""
+    plan = mesh_of(10)
+    found = judge_mesh(plan, failing(plan, lambda *names: set(names) == {"n0", "n1"}))
+    assert (found.findings, found.good_pairs, found.pairs) == ((), 44, 45)
+    assert (found.exit_code, list(map(set, found.untested))) == (
+        ExitCode.INCONCLUSIVE,
+        [{"n0", "n1"}],
+    )
 
 
 def test_paths_that_carry_nothing_are_no_pass():
@@ -601,6 +612,18 @@ def failing(plan, fails, **change):
         else row
         for row in rows_of(plan)
     ]
+
+
+@pytest.mark.parametrize("count", [3, 5, 6, 10])
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_pair_or_host_without_a_connection_is_found_in_a_small_mesh(count, seed):
+    """A suspect that is not likely enough does not hide that its pair has no good test."""
+    plan = mesh_of(count, seed=seed)
+    of_pair = confirmed(plan, lambda of: failing(of, lambda *names: set(names) == {"n0", "n1"}))
+    kinds = [(finding.kind, finding.subject, finding.state) for finding in of_pair.findings]
+    assert kinds == [("bad-pair", "n0 and n1", CONFIRMED)]
+    (of_host,) = confirmed(plan, lambda of: failing(of, lambda *names: "n1" in names)).findings
+    assert (of_host.kind, of_host.subject, of_host.state) == ("unreachable", "n1", CONFIRMED)
 
 
 def test_no_connection_in_one_direction_is_not_called_slow():

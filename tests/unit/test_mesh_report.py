@@ -157,6 +157,16 @@ def test_a_diagnosis_cannot_control_the_terminal(faulty):
     assert "\nMESH pass" not in report_text(result)
 
 
+def test_all_formats_count_the_pairs_that_pass(faulty):
+    verdict = faulty.verdict
+    counted = f"{verdict.good_pairs} of {verdict.pairs} pass, at "
+    assert 0 < verdict.good_pairs < verdict.pairs
+    assert f"\nPAIRS        {counted}" in report_text(faulty)
+    assert f"pairs: {counted}" in mesh_page(faulty)
+    data = json.loads(report_json(faulty))
+    assert (data["good_pairs"], data["pairs"]) == (verdict.good_pairs, verdict.pairs)
+
+
 def test_the_colours_of_a_page_are_colours_and_its_legend_has_them(faulty):
     page = mesh_page(faulty)
     legend = re.findall(r'<i style="background:(.*?)">', page)
@@ -417,6 +427,16 @@ def test_plan_prints_the_plan_and_what_it_costs(tmp_path, capsys):
         "neuca-selftest: 3 hosts, 3 tests in 3 slots: about 0.5 min, at most 1.2 min, and retests of what is found;"
         " at most 1.40 GiB, 954 MiB of one host\n"
     )
+
+
+def test_a_plan_whose_transfers_cannot_reach_what_is_expected_is_an_error(tmp_path, capsys):
+    (tmp_path / "hosts").write_text("a 10.0.0.1\nb 10.0.0.2\n")
+    assert mesh("plan", "--rate", "100M", "--expect", "1G", tmp_path / "hosts") == 2
+    assert capsys.readouterr() == (
+        "",
+        "neuca-selftest: mesh plan: --rate is below --expect, so that no path can achieve it\n",
+    )
+    assert mesh("plan", "--rate", "1G", "--expect", "1G", tmp_path / "hosts") == 0
 
 
 def test_a_group_that_no_host_has_is_an_error(tmp_path, capsys):

@@ -9,14 +9,16 @@ from dataclasses import replace
 
 import pytest
 from selftest_runs import PUBLISHED, flow_of, receiver, tcp
-from test_selftest_conditions import CASES, SIGNATURES
+from test_selftest_conditions import CASES, SIGNATURES, counted
 from test_selftest_faults import DATA
 
 from neuca_tools.selftest.conditions.base import Hit
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, diagnose
 from neuca_tools.selftest.diagnosis.limits import never_lower
-from neuca_tools.selftest.evidence import Host, Link, PathMtu
+from neuca_tools.selftest.evidence import Evidence, Host, Link, PathMtu
+from neuca_tools.selftest.evidence.run import Connection
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.text import phase_words, report_text
 
 EVERY = {
     **CASES,
@@ -149,6 +151,55 @@ def test_a_policer_is_advised_with_a_rate_and_the_device():
         "ask for a shaper; on the sender, iperf3 --fq-rate 91865K, or tc qdisc replace dev eth1 "
         "root fq maxrate 91865kbit"
     )
+
+
+@pytest.mark.parametrize(
+    ("mtu", "datagram", "remote", "advice"),
+    [
+        (1500, 1460, "192.0.2.9", "larger datagrams (-l 8972 with jumbo frames), more streams"),
+        (1500, 512, "192.0.2.9", "larger datagrams (-l 1472), more streams"),
+        (9000, 1460, "192.0.2.9", "larger datagrams (-l 8972), more streams"),
+        (9000, 1460, "2001:db8::9", "larger datagrams (-l 8952), more streams"),
+        (9000, 8948, "192.0.2.9", "more streams"),
+    ],
+)
+def test_larger_datagrams_are_advised_if_the_path_carries_them_whole(mtu, datagram, remote, advice):
+    (phase,) = EVERY["D20"].phases
+    run = replace(phase.run, datagram=datagram, connections=(Connection("", 1, remote, 5201),))
+    evidence = Evidence(
+        phases=(replace(phase, run=run),), local=Host(links=(Link("eth1", mtu=mtu),))
+    )
+    finding = diagnose(evidence).limit
+    assert (finding.id, finding.advice.partition(" (-P)")[0]) == ("D20", advice)
+
+
+def test_fragments_are_avoided_with_datagrams_of_the_size_of_the_path():
+    evidence = replace(EVERY["D15"], path_mtu=PathMtu(9000, 9000))
+    assert "iperf3 -l 8972" in diagnose(evidence).limit.advice
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "words"),
+    [
+        (1400, 1500, "on this host: "),
+        (1500, 1400, "on the peer: "),
+        (1400, 1400, "on both hosts: "),
+    ],
+)
+def test_the_host_that_sends_the_packets_that_vanish_is_to_probe(forward, backward, words):
+    link = Host(links=(Link("eth1", mtu=1500),))
+    mtus = PathMtu(forward, backward, False)
+    evidence = Evidence(local=link, peer=link, path_mtu=mtus, address="2001:db8::9")
+    fix = report_text(diagnose(evidence)).partition("\nFIX")[2].strip()
+    assert fix.startswith(f"{words}sysctl -w net.ipv4.tcp_mtu_probing=1; ")
+    assert 'ICMP "packet too big"' in fix
+
+
+def test_one_of_something_is_singular():
+    retransmit = PhaseResult("tcp", "forward", "tcp", 1e9, None, 1, None)
+    assert phase_words(retransmit) == "1.00 Gbit/s, 1 retransmit"
+    texts = [finding.text for finding in diagnose(counted(softnet__dropped=1)).findings]
+    assert "the receiver's backlog queue overflowed: 1 packet" in texts
 
 
 def test_nothing_is_promised_of_the_slower_direction():

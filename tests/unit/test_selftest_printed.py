@@ -955,6 +955,17 @@ def test_the_send_buffer_is_named_where_the_receivers_window_has_room():
     first = told(content).findings[0]
     assert (first.id, first.end) == ("D01", "sender")
     assert "a buffer of the sender limits" in first.text
+    assert "net.ipv4.tcp_wmem to twice" in first.advice, "and nothing that the receiver has"
+
+
+def test_no_host_has_buffers_as_small_as_what_waits_for_a_slow_shaper():
+    """A token bucket of 5 Mbit/s on the sender itself, where TCP keeps a few packets queued."""
+    rates, rtts = [5.0, 4.2, 5.0, 5.0, 4.2, 5.0, 5.0], [43.5] * 7
+    for retransmits in (None, [6, *[0] * 6]):
+        run = document(rates, rtts, cwnd=27_512, snd_wnd=3_000_000, retransmits=retransmits)
+        assert "D01" not in causes(run)
+    wide = document([1.5 * rate for rate in rates], rtts, cwnd=41_000, snd_wnd=3_000_000)
+    assert causes(wide)[0] == "D01"
 
 
 def test_a_window_without_a_bound_of_the_path_predicts_no_rate():

@@ -662,6 +662,41 @@ def test_totals_below_headers_of_their_own_are_those_of_several_runs():
 RUNS = ((250, 210), (632, 530))
 
 
+SERVED = "Server listening on TCP port 5001\n[  4] local {} port 5001 connected with {} port {}\n"
+SENT = "Client connecting to {0}, TCP port 5001\n[  3] local {1} port 41000 connected with {0} port 5001\n"
+TOTALS = "[  3]  0.0-10.0 sec  500 MBytes  420 Mbits/sec\n[  4]  0.0-10.0 sec  999 MBytes  838 Mbits/sec\n"
+
+
+def test_a_relay_of_iperf_2_receives_one_run_and_sends_another():
+    """Client and server in one shell: neither is the other direction of one test."""
+    text = (
+        SERVED.format("10.20.0.9", "10.20.0.8", 41001)
+        + SENT.format("10.30.0.7", "10.30.0.9")
+        + TOTALS
+    )
+    runs = read_all(text.encode())
+    assert [(run.peer, [flow.rate for flow in run.flows]) for run in runs] == [
+        ("10.30.0.7", [420e6]),
+        ("10.20.0.8", [838e6]),
+    ]
+
+
+def test_client_and_server_of_iperf_2_in_one_shell_have_the_two_ends_of_one_run():
+    text = (
+        SERVED.format("127.0.0.1", "127.0.0.1", 41000)
+        + SENT.format("127.0.0.1", "127.0.0.1")
+        + TOTALS
+    )
+    (run,) = read_all(text.encode())
+    assert [(flow.sent.rate, flow.received.rate) for flow in run.flows] == [(420e6, 838e6)]
+    # From 2.1 on, each of them counts its own streams: whose a row is is not known.
+    (run,) = read_all(re.sub(r"\[  \d\]", "[  1]", text).encode())
+    assert [flow.direction for flow in run.flows] == ["forward"]
+    text = text.replace("41000 connected with 127.0.0.1", "41002 connected with 127.0.0.1", 1)
+    (run,) = read_all(text.encode())  # -d: the server connects from a port of its own
+    assert [flow.direction for flow in run.flows] == ["forward", "reverse"]
+
+
 def test_an_interval_as_long_as_the_run_is_not_added_to_its_totals():
     """With -i 10 -t 10, iperf 2 prints the same time twice."""
     text = """Client connecting to 10.20.0.9, TCP port 5001

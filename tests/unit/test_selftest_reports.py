@@ -22,6 +22,7 @@ from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Step
+from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
@@ -206,6 +207,11 @@ def test_the_line_for_nagios_has_state_words_and_performance_data():
     assert nagios_line(diagnose(SMALL)) == (
         "DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
         "'0-tcp-forward'=250000000"
+    )
+    both = (DATA / "3.12-bidir.json").read_bytes()
+    assert re.match(
+        r"DATAPLANE \w+ - (?:inconclusive, )?tcp-bidir [\d.]+ Gbit/s, tcp-bidir back [\d.]+ Gbit/s",
+        nagios_line(diagnose(evidence_of(both))),
     )
     assert (
         nagios_line(diagnose(Evidence()))
@@ -415,10 +421,17 @@ def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_chang
     assert "worse than before" in report_page(healthy, worse)
 
 
+def test_the_largest_buffer_has_a_unit():
+    fact = Fact("net.ipv4.tcp_wmem maximum", after=250_000)
+    assert fact_line(fact) == "net.ipv4.tcp_wmem maximum: 244 KiB"
+
+
 def test_the_first_screen_has_twelve_lines():
     """Of the worst published output too: subject, tests, LIMIT, FIX, verdict, guesses."""
     for name, content in PUBLISHED.items():
-        assert report_text(diagnose(evidence_of(content))).count("\n") < 11, name
+        diagnosis = diagnose(evidence_of(content))
+        report = styled_report(report_text(diagnosis), diagnosis.exit_code, 120, False)
+        assert report.count("\n") < 11, name
     many = replace(FULL, phases=FULL.phases * 3)
     assert "more tests (--verbose)" in report_text(diagnose(many))
     assert report_text(diagnose(many)).count("\n") < 11

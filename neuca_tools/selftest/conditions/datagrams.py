@@ -310,10 +310,10 @@ SMALL_DATAGRAM = 512  # bytes of a datagram
 
 def limited_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at a rate that the path gives, whatever is sent."""
-    phases = look.evidence.phases
-    if not look.is_unsampled or any(_is_contradicted_by(look, phase) for phase in phases):
+    hit = (_constant_arrival(look) or _slow_path(look)) if look.is_unsampled else None
+    if hit is None or any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
         return None
-    return _constant_arrival(look) or _slow_path(look)
+    return hit
 
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
@@ -330,8 +330,9 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.8,
-        f"{amounts.rate(arrived)} arrive all the time, although {amounts.percent(look.known_loss)} "
-        "more is sent: something on the path limits the rate, and the rest is dropped there",
+        f"{amounts.rate(arrived)} arrive all the time, although "
+        f"{amounts.percent(look.known_loss)} of what is sent does not: something on the path "
+        "limits the rate, and drops the rest",
         (single_fact("received, bit/s", round(arrived)), look.loss_fact),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, thresholds
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
@@ -340,8 +341,8 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
     follows = ", and the congestion window follows the loss" if look.cwnd else ""
     return Hit(
         0.87,
-        f"{look.retransmits} segments, {amounts.percent(look.known_loss)} of what was sent, were "
-        f"lost and retransmitted{follows}{_best_interval(look)}",
+        f"{counted(look.retransmits or 0, 'segment')} lost and retransmitted, "
+        f"{amounts.percent(look.known_loss)} of what was sent{follows}{_best_interval(look)}",
         (
             single_fact("retransmits", look.retransmits),
             single_fact("intervals with loss", look.lossy_intervals or None),

@@ -22,7 +22,7 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.host import is_refused
-from neuca_tools.selftest.conditions.udp import UNFRAGMENTED
+from neuca_tools.selftest.conditions.udp import HEADERS, USUAL_MTU
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
@@ -238,17 +238,23 @@ def _stalled_hit(look: Look) -> Optional[Hit]:
     first, last = _stalled_interval(look.flow)
     if first is None or last is None:
         return None
+    version = look.run.ip_version
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
     return Hit(
         1.0,
         f"{begin}nothing was delivered, however often retransmitted: the path drops full-size"
         " packets (MTU), or all packets",
         (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
-        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
-        f"{UNFRAGMENTED[look.run.ip_version]} tells",
+        f"{_report_large_packets(version)}; ping -M do -s {USUAL_MTU - HEADERS[version]} tells",
+        "sender",
         confidence=MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
+
+
+def _report_large_packets(version: int) -> str:
+    message = "packet too big" if version == 6 else "fragmentation needed"
+    return f'set the MTU of the path, or let ICMP "{message}" through'
 
 
 def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
@@ -281,6 +287,12 @@ def black_hole(session: Session) -> Optional[Hit]:
     stuck = next(filter(_is_stuck, suspects), None)
     if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
         return first_hit(map(_stalled_hit, session.looks))
+    hit = _black_hole_hit(session, stuck)
+    return hit if unreported else hit._replace(confidence=MEDIUM)
+
+
+def _black_hole_hit(session: Session, stuck: Optional[Look]) -> Hit:
+    probed = probed_mtu(session)
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
@@ -291,10 +303,21 @@ def black_hole(session: Session) -> Optional[Hit]:
             single_fact("MTU of the interfaces", smallest_mtu(session.links)),
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
-        'set the MTU of the path, or let ICMP "fragmentation needed" through',
-        confidence=HIGH if unreported else MEDIUM,
+        _report_large_packets(6 if ":" in (session.evidence.address or "") else 4),
+        _sender_of_large_packets(session, stuck),
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
+
+
+def _sender_of_large_packets(session: Session, stuck: Optional[Look]) -> str:
+    """The end whose packets are dropped: of the direction that hangs, or carries less."""
+    measured = session.evidence.path_mtu
+    out, back = measured.forward or 0, measured.backward or 0
+    if stuck is not None:
+        return "local" if stuck.phase.direction == "forward" else "peer"
+    if out == back or not (out and back):
+        return "both"
+    return "local" if out < back else "peer"
 
 
 def is_less(session: Session) -> bool:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ceiling
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
@@ -88,7 +89,8 @@ def nic_ring(look: Look) -> Optional[Hit]:
     count = max(map(growth_of_fact, counters))
     return Hit(
         _explained_share(look, count),
-        f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
+        f"the receive ring of the receiver's NIC {device} overflowed: "
+        f"{counted(round(count), 'packet')}",
         tuple(counters),
         f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
         "receiver",
@@ -112,7 +114,8 @@ def backlog_drops(look: Look) -> Optional[Hit]:
             continue
         return Hit(
             _explained_share(look, growth_of_fact(dropped)),
-            f"the {end}'s backlog queue overflowed: {growth_of_fact(dropped):.0f} packets",
+            f"the {end}'s backlog queue overflowed: "
+            f"{counted(round(growth_of_fact(dropped)), 'packet')}",
             (dropped,),
             "use a smaller layer 2 domain if the packets are broadcasts",
             end,
@@ -135,7 +138,7 @@ def qdisc_drops(look: Look) -> Optional[Hit]:
     count = sum(map(growth_of_fact, counters))
     return Hit(
         max(_explained_share(look, count), _slowed_by(look, count)),
-        f"the queue of the sender's {device} dropped {count:.0f} packets",
+        f"the queue of the sender's {device} dropped {counted(round(count), 'packet')}",
         tuple(counters),
         f"tc qdisc replace dev {device} root fq, whose queue is longer; {_pacing_advice(look)}",
         "sender",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest.conditions.base import (
     HIGH,
     MEDIUM,
@@ -118,8 +119,9 @@ def reverse_path(session: Session) -> Optional[Hit]:
             is_cut_off = session.evidence.reach.tcp == "timeout" or not look.rate
             return Hit(
                 1.0 if is_cut_off else 0.5,
-                f"the {end}'s reverse-path filter dropped {growth_of_fact(dropped):.0f} packets: "
-                "they arrive on an interface that has no route back to their source",
+                f"the {end}'s reverse-path filter dropped "
+                f"{counted(round(growth_of_fact(dropped)), 'packet')}: they arrive on an "
+                "interface that has no route back to their source",
                 (dropped,),
                 "make both directions use the same interface, or set rp_filter to 2 (loose) on the "
                 "one where they arrive",
@@ -305,7 +307,7 @@ def connection_rate(session: Session) -> Optional[Hit]:
     if tested.no_address:
         return Hit(
             0.8,
-            f"{tested.no_address} connections found no free port",
+            f"{counted(tested.no_address, 'connection')} found no free port",
             (single_fact("EADDRNOTAVAIL", tested.no_address),),
             end="sender",
             sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},

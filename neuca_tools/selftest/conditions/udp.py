@@ -7,8 +7,18 @@ from __future__ import annotations
 import math
 from typing import Optional, Union
 
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import (
+    HIGH,
+    INFO,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    Hit,
+    single_fact,
+    smallest_mtu,
+)
 from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look, growth_of_fact
@@ -21,17 +31,17 @@ EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS_LOSS = 0.5
-# At MTU 1500: bytes of a datagram that is not fragmented, and of each fragment with its UDP header.
+# Bytes of the headers of IP and UDP and, at MTU 1500, of each fragment with its UDP header.
 # Fragments of IPv6 have a header of 8 bytes more (RFC 8200, section 4.5).
-UNFRAGMENTED, FRAGMENT = {4: 1472, 6: 1452}, {4: 1480, 6: 1448}
+HEADERS, FRAGMENT = {4: 28, 6: 48}, {4: 1480, 6: 1448}
+USUAL_MTU, JUMBO_MTU = 1500, 9000  # bytes
 VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
 MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
 SENT_SHARE = 0.95  # of the rate that was asked for (D20)
-# The counters of reassembly of each IP version, with the bytes of its header and that of UDP, and
-# the sysctl of the memory for fragments.
+# The counters of reassembly, with the IP version and the sysctl of the memory for fragments.
 REASSEMBLY = {
-    "Ip.Reasm": (28, "net.ipv4.ipfrag_high_thresh"),
-    "Ip6.Ip6Reasm": (48, "net.ipv6.ip6frag_high_thresh"),
+    "Ip.Reasm": (4, "net.ipv4.ipfrag_high_thresh"),
+    "Ip6.Ip6Reasm": (6, "net.ipv6.ip6frag_high_thresh"),
 }
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
@@ -83,19 +93,20 @@ def _share_of_losses(look: Look, count: float, unknown: float) -> float:
 
 def receive_buffer(look: Look) -> Optional[Hit]:
     """The receiver's memory is too small, by its counters or by the lack of other causes."""
-    memory, counted = _udp_memory(look), look.receiver_fact("Udp.RcvbufErrors")
+    memory, dropped = _udp_memory(look), look.receiver_fact("Udp.RcvbufErrors")
     if memory is not None or look.protocol != "udp":
         return memory
-    if counted is None:
+    if dropped is None:
         return _usual_cause(look)
-    share = _share_of_losses(look, growth_of_fact(counted), unknown=1.0)
+    share = _share_of_losses(look, growth_of_fact(dropped), unknown=1.0)
     if share < COUNTED_SHARE:
         return None
     hit = Hit(
         share,
-        f"the receiver's socket buffer overflowed and dropped {growth_of_fact(counted):.0f} "
-        f"datagrams; iperf counts {lost_datagrams(look)} as lost",
-        (counted, look.loss_fact),
+        "the receiver's socket buffer overflowed and dropped "
+        f"{counted(round(growth_of_fact(dropped)), 'datagram')}; "
+        f"iperf counts {lost_datagrams(look)} as lost",
+        (dropped, look.loss_fact),
         "for iperf3 alone, -w 4M",
         "receiver",
         sysctls=LARGER_RECEIVE_BUFFERS,
@@ -178,7 +189,7 @@ def _frames_offered(look: Look) -> float:
 def _packets_per_datagram(look: Look) -> float:
     """How many packets a datagram takes at MTU 1500."""
     size, version = datagram_size(look), look.run.ip_version
-    return 1 if size <= UNFRAGMENTED[version] else -(-(size + 8) // FRAGMENT[version])
+    return 1 if size <= USUAL_MTU - HEADERS[version] else -(-(size + 8) // FRAGMENT[version])
 
 
 def _fragments_clause(look: Look) -> str:
@@ -209,21 +220,22 @@ def _received_payload(flow: Flow) -> float:
     """
     size, arrived = 0.0, 0
     rows: tuple[Union[Interval, Total], ...] = (*flow.intervals, flow.received)
-    for counted in rows:
-        if counted.bytes and counted.datagrams:
-            size += counted.bytes
-            arrived += counted.datagrams - (counted.lost or 0)
+    for row in rows:
+        if row.bytes and row.datagrams:
+            size += row.bytes
+            arrived += row.datagrams - (row.lost or 0)
     return round(size / arrived) if arrived else 0
 
 
 def _udp_memory(look: Look) -> Optional[Hit]:
-    counted = look.receiver_fact("Udp.MemErrors")
-    if counted is None:
+    dropped = look.receiver_fact("Udp.MemErrors")
+    if dropped is None:
         return None
+    count = growth_of_fact(dropped)
     return Hit(
-        _share_of_losses(look, growth_of_fact(counted), unknown=0.5),
-        f"the receiver ran out of memory for UDP: {growth_of_fact(counted):.0f} datagrams",
-        (counted, look.loss_fact),
+        _share_of_losses(look, count, unknown=0.5),
+        f"the receiver ran out of memory for UDP: {counted(round(count), 'datagram')}",
+        (dropped, look.loss_fact),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
         title="UDP memory pressure",
@@ -240,12 +252,12 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
-        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
-        f"budget); the loss-free rate is not known: search for it{_fragments_clause(look)}",
+        f"the receiver takes {amounts.rate(look.rate)} of what is offered, because of its CPU, its "
+        "NIC's rings (D11) or its softirq budget (D13); the loss-free rate is not known: search "
+        f"for it{_fragments_clause(look)}",
         (look.loss_fact,),
-        "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
-        "offer less until nothing is lost",
+        "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
+        "until nothing is lost",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
         title="receiver does not keep up with UDP",
@@ -258,13 +270,14 @@ def lost_fragments(look: Look) -> Optional[Hit]:
     failed = growth_of_fact(failures[name])
     if not failed or not is_losing(look):
         return None
-    headers, sysctl = REASSEMBLY[name]
+    version, sysctl = REASSEMBLY[name]
     return Hit(
         min(1.0, failed / max(1, lost_datagrams(look))),
-        f"{failed:.0f} datagrams could not be reassembled from their fragments"
+        f"{counted(round(failed), 'datagram')} could not be reassembled from their fragments"
         f"{_fragments_clause(look)}",
         (failures[name], look.receiver_fact(f"{name}Reqds"), look.loss_fact),
-        f"send at most MTU - {headers} bytes (iperf3 -l {1500 - headers})",
+        f"send at most MTU - {HEADERS[version]} bytes "
+        f"(iperf3 -l {_path_mtu(look) - HEADERS[version]})",
         "receiver",
         sysctls={sysctl: "16777216"},
     )
@@ -284,12 +297,29 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.target)}"
         f"{full}",
         (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.target))),
-        "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
+        f"{_larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
         severity=INFO if is_enough or look.target >= UNLIMITED_RATE else LIMIT,
     )
+
+
+def _larger_datagrams(look: Look) -> str:
+    """Those that fill a packet, if they hold twice as much; else with jumbo frames, if not used."""
+    mtu, headers, size = _path_mtu(look), HEADERS[look.run.ip_version], datagram_size(look)
+    if 0 < 2 * size <= mtu - headers:
+        return f"larger datagrams (-l {mtu - headers}), "
+    if mtu >= JUMBO_MTU:
+        return ""
+    return f"larger datagrams (-l {JUMBO_MTU - headers} with jumbo frames), "
+
+
+def _path_mtu(look: Look) -> int:
+    """Bytes: of the path, if it was measured, else of the links; 1500 if neither is known."""
+    measured, is_forward = look.evidence.path_mtu, look.phase.direction == "forward"
+    links = smallest_mtu((*look.sender.on_path, *look.receiver.on_path))
+    return (measured.forward if is_forward else measured.backward) or links or USUAL_MTU
 
 
 def _sent_rate(look: Look) -> Optional[float]:
@@ -309,5 +339,5 @@ def counted_losses(look: Look) -> float:
     """How many datagrams the hosts' own counters say were dropped."""
     reassembly = (f"{name}Fails" for name in REASSEMBLY)
     names = ("Udp.RcvbufErrors", "Udp.MemErrors", *reassembly, "softnet.dropped")
-    counted = [look.receiver_fact(name) for name in names]
-    return sum(map(growth_of_fact, [*counted, look.sender_fact("softnet.dropped")]))
+    facts = [look.receiver_fact(name) for name in names]
+    return sum(map(growth_of_fact, [*facts, look.sender_fact("softnet.dropped")]))

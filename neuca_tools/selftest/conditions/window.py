@@ -20,6 +20,7 @@ from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
+    EMBEDDED,
     in_flight,
     is_flat,
     known_rates,
@@ -37,6 +38,9 @@ FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
+# Bytes of one stream, less headers: no system has smaller buffers by default (32 KiB: FreeBSD's
+# net.inet.tcp.sendspace; Linux: tcp(7)) but those of devices.
+SMALLEST_BUFFER = 30 * 1024
 HELD_SHARE = 0.8  # of the lost time
 PACED_FLIGHT = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
 UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffers would allow (D01)
@@ -130,8 +134,9 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
+    settings = "net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the sender"
     if room is not None and flight < cpu.FILLED_WINDOW * room:
-        end, whose = "sender", "of the sender limits"
+        end, whose, settings = "sender", "of the sender limits", "net.ipv4.tcp_wmem"
     lost = "whatever was lost" if look.retransmits else "without any loss"
     return Hit(
         0.8,
@@ -143,8 +148,7 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
             single_fact("snd_wnd", room),
             single_fact("rtt", look.rtt),
         ),
-        "raise the maximum of net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the "
-        "sender to twice the wanted rate times the round trip",
+        f"raise the maximum of {settings} to twice the wanted rate times the round trip",
         end,
         confidence=MEDIUM,
         title=BUFFERS,
@@ -162,6 +166,8 @@ def _has_constant_flight(look: Look) -> bool:
     if filled_link_speed(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
     flight, window = median(flights), look.cwnd or 0.0
+    if not _may_be_buffer(look, flight):
+        return False
     if not is_bbr(look):
         return is_flat(known_windows(look.steady)) or flight <= cpu.FILLED_WINDOW * window
     room = look.windows.snd_wnd
@@ -170,7 +176,14 @@ def _has_constant_flight(look: Look) -> bool:
 
 def is_window(look: Look) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    return look.is_unused or _has_constant_flight(look)
+    is_unused = look.is_unused and _may_be_buffer(look, look.cwnd or 0.0)
+    return is_unused or _has_constant_flight(look)
+
+
+def _may_be_buffer(look: Look, size: float) -> bool:
+    """Whether so many bytes may be all that a buffer of a host allows its streams."""
+    is_chosen = look.run.buffer is not None or look.run.system == EMBEDDED
+    return is_chosen or size >= SMALLEST_BUFFER * look.streams
 
 
 def _receiver_window(look: Look) -> Optional[Hit]:
@@ -231,14 +244,16 @@ def _flat_window(look: Look) -> Optional[Hit]:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits:
         return None
-    if link_speed_for(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
+    if link_speed_for(rate) or not _may_be_limit(look, window):
         return None
     return _flat_window_hit(look, rate, window)
 
 
-def _is_larger_than_needed(look: Look) -> bool:
-    """Whether the window is larger than what is in flight, as far as the round trip is known."""
-    return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
+def _may_be_limit(look: Look, window: float) -> bool:
+    """Whether nothing else keeps the window constant, and it is in flight, as far as is known."""
+    if not _may_be_buffer(look, window) or cpu.is_flat_for_another_reason(look):
+        return False
+    return look.rtt is None or look.implied_rtt <= look.rtt / NO_ROUND_TRIP
 
 
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:

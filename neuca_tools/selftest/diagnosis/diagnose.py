@@ -34,7 +34,13 @@ from neuca_tools.selftest.conditions.thresholds import (
 )
 from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
 from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
-from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
+from neuca_tools.selftest.diagnosis.limits import (
+    Capacity,
+    hosts_of,
+    measured_capacities,
+    never_lower,
+    next_after,
+)
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
@@ -138,8 +144,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
     worse, all_passed = worse_direction(session), _have_all_passed(looks, results)
-    of_session = _of_the_session(session, all_passed, worse)
-    ranked = rank_findings([*_of_phases(looks, results), *of_session], worse)
+    capacities = tuple(measured_capacities(looks))
+    of_session = _of_the_session(session, all_passed, worse, capacities)
+    ranked = rank_findings([*_of_phases(looks, results, capacities), *of_session], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
     possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
@@ -168,7 +175,9 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
     return tuple(result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
 
 
-def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
+def _of_phases(
+    looks: Iterable[Look], results: tuple[PhaseResult, ...], capacities: Sequence[Capacity]
+) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
     ways = {result.direction for result in results if result.name == table.ALONE}
     for look, result in zip(looks, results):
@@ -180,7 +189,7 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
             if look.is_disturbed:
                 hit = _less_confident(hit)
             hit = never_lower(hit, hosts_of(hit, look.evidence, look))
-            finding = _finding_of_hit(cause, severity, hit, look)
+            finding = _finding_of_hit(cause, severity, hit, look, capacities)
             yield replace(finding, phase=look.phase.name, direction=way)
 
 
@@ -200,7 +209,9 @@ def _is_negligible(hit: Hit, look: Look, result: PhaseResult) -> bool:
     return hit.share < TRIFLING_SHARE and result.passed is not False
 
 
-def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
+def _of_the_session(
+    session: Session, all_passed: bool, worse: Optional[str], capacities: Sequence[Capacity]
+) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     is_disturbed = any(look.is_disturbed for look in session.looks)
     for cause, hit in hits_of_session(session):
@@ -211,7 +222,8 @@ def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) ->
             hit = _less_confident(hit)
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
-        yield replace(_finding_of_hit(cause, severity, hit, reference), direction=way)
+        finding = _finding_of_hit(cause, severity, hit, reference, capacities)
+        yield replace(finding, direction=way)
 
 
 def _less_confident(hit: Hit) -> Hit:
@@ -219,7 +231,9 @@ def _less_confident(hit: Hit) -> Hit:
     return hit._replace(confidence=MEDIUM) if hit.confidence == HIGH else hit
 
 
-def _finding_of_hit(cause: Cause, severity: str, hit: Hit, look: Optional[Look]) -> Finding:
+def _finding_of_hit(
+    cause: Cause, severity: str, hit: Hit, look: Optional[Look], capacities: Sequence[Capacity]
+) -> Finding:
     finding = Finding(
         id=cause.id,
         title=hit.title or cause.title,
@@ -235,7 +249,7 @@ def _finding_of_hit(cause: Cause, severity: str, hit: Hit, look: Optional[Look])
     )
     if look is None or severity == INFO or hit.confidence == LOW:
         return finding
-    predicted, following = next_after(cause.id, hit, look)
+    predicted, following = next_after(cause.id, hit, look, capacities)
     return replace(finding, predicted=predicted, next_limit=following)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, RMEM, WMEM
@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import explains_loss
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import is_losing
-from neuca_tools.selftest.evidence import Evidence, Host, derive
+from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.look import Look
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
@@ -27,9 +27,16 @@ NOTICEABLE_GAIN = 1.05  # times the present rate
 MEASURED = frozenset({"D17", "D24", "D26"})
 
 
-def limits(look: Look) -> list[Limit]:
+class Capacity(NamedTuple):
+    """A limit of the path in the direction of one phase, as this phase measured it."""
+
+    phase: Phase
+    limit: Limit
+
+
+def limits(look: Look, capacities: Iterable[Capacity]) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
-    known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
+    known = [*_of_links(look), *_of_path(look, capacities), *_of_buffers(look)]
     for end, _, load in reversed(look.ends):
         if look.rate and load.used > NOTICEABLE_LOAD:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
@@ -43,21 +50,25 @@ def _of_links(look: Look) -> list[Limit]:
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
 
 
-def _of_path(look: Look) -> Iterator[Limit]:
-    """The capacity of the path in this direction, as another phase measured it."""
-    for phase in look.evidence.phases:
-        if phase is not look.phase and phase.direction == look.phase.direction:
-            yield from _capacity_limits(derive.look_at_phase(look.evidence, phase))
+def _of_path(look: Look, capacities: Iterable[Capacity]) -> list[Limit]:
+    """The capacity of the path in this direction, as other phases measured it."""
+    return [
+        limit
+        for phase, limit in capacities
+        if phase is not look.phase and phase.direction == look.phase.direction
+    ]
 
 
-def _capacity_limits(look: Look) -> Iterator[Limit]:
-    """What one phase says about it, if not both directions sent at once."""
-    hit = path_capacity(look) if look.phase.name != BIDIRECTIONAL else None
-    if hit is not None and hit.fixed:
-        which = ", which several streams fill" if look.phase.name == PARALLEL else ""
-        yield Limit(f"the path{which}", "D18", hit.fixed)
-    if is_losing(look) and look.rate and look.known_loss >= CLEAR_LOSS:
-        yield Limit("the path, which loses more datagrams", "D18", look.rate)
+def measured_capacities(looks: Iterable[Look]) -> Iterator[Capacity]:
+    """What each phase says about the path, if not both directions sent at once."""
+    for look in looks:
+        hit = path_capacity(look) if look.phase.name != BIDIRECTIONAL else None
+        if hit is not None and hit.fixed:
+            which = ", which several streams fill" if look.phase.name == PARALLEL else ""
+            yield Capacity(look.phase, Limit(f"the path{which}", "D18", hit.fixed))
+        if is_losing(look) and look.rate and look.known_loss >= CLEAR_LOSS:
+            limit = Limit("the path, which loses more datagrams", "D18", look.rate)
+            yield Capacity(look.phase, limit)
 
 
 def _of_buffers(look: Look) -> Iterator[Limit]:
@@ -74,7 +85,9 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
         yield Limit("loss", "D05", mathis_rate(look.mss, rtt, look.loss))
 
 
-def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
+def next_after(
+    condition: str, hit: Hit, look: Look, capacities: Iterable[Capacity]
+) -> tuple[Optional[float], Optional[str]]:
     """The rate in bit/s once `condition` is fixed, and what limits then, in words.
 
     (None, None) if no limit can be computed, or if no data got through. No rate is predicted
@@ -84,7 +97,7 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     if look.protocol != "tcp" or not look.rate:
         return None, None
     lifted, predicted, words = _lifted_with(condition, hit), math.inf, "not known: measure again"
-    for limit in limits(look):
+    for limit in limits(look, capacities):
         if limit.condition not in lifted and limit.rate >= look.rate:
             predicted, words = limit.rate, f"{limit.name}, {amounts.rate(limit.rate)}"
             break
@@ -92,19 +105,21 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         predicted = hit.fixed
     if predicted == math.inf:
         return None, None
-    return _promised_rate(condition, hit, predicted, look), words
+    return _promised_rate(condition, hit, predicted, look, capacities), words
 
 
-def _promised_rate(condition: str, hit: Hit, predicted: float, look: Look) -> Optional[float]:
+def _promised_rate(
+    condition: str, hit: Hit, predicted: float, look: Look, capacities: Iterable[Capacity]
+) -> Optional[float]:
     """The predicted rate, as far as the path is known to carry it; None if that is no more."""
-    bound = _carried_rate(look)
+    bound = _carried_rate(look, capacities)
     if condition in MEASURED and hit.fixed:
         bound = hit.fixed
     predicted = min(predicted, bound)
     return predicted if predicted > NOTICEABLE_GAIN * look.known_rate else None
 
 
-def _carried_rate(look: Look) -> float:
+def _carried_rate(look: Look, capacities: Iterable[Capacity]) -> float:
     """The highest rate in bit/s that the path is known to carry; 0 if none is.
 
     Several streams or datagrams that were faster tell more than the speed of the links.
@@ -117,7 +132,8 @@ def _carried_rate(look: Look) -> float:
     measured = max((flow.rate or 0.0 for flow in flows if flow), default=0.0)
     if measured > NOTICEABLE_GAIN * look.known_rate:
         return measured
-    return min((limit.rate for limit in (*_of_links(look), *_of_path(look))), default=0.0)
+    known = (*_of_links(look), *_of_path(look, capacities))
+    return min((limit.rate for limit in known), default=0.0)
 
 
 def _lifted_with(condition: str, hit: Hit) -> set[str]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Optional
 
 from neuca_tools.selftest.evidence.responsiveness import Probes
@@ -130,7 +131,7 @@ class Phase:
     sender_trace: Trace = NO_TRACE
     receiver_trace: Trace = NO_TRACE
 
-    @property
+    @cached_property
     def flow(self) -> Optional[Flow]:
         """The direction of iperf's run that this phase is about."""
         if self.run is None:

@@ -84,17 +84,17 @@ class Look:
     shortest_rtt: Optional[float]
     low_rtt: Optional[float]
 
-    @property
+    @cached_property
     def flow(self) -> Flow:
         """The direction of iperf's run that this phase is about; empty if there is none."""
         return self.phase.flow or Flow()
 
-    @property
+    @cached_property
     def run(self) -> Run:
         """iperf's run; one without any number if there is none."""
         return self.phase.run or Run("iperf3")
 
-    @property
+    @cached_property
     def protocol(self) -> str:
         """ "tcp" or "udp"; by the name of the phase where iperf does not say."""
         if self.run.protocol:

@@ -167,7 +167,7 @@ def likelihood_ratio(bad: int, good: int, fault: float, chance: float) -> float:
 
 
 class Suspicions(NamedTuple):
-    """Suspects, the most likely first; less likely ones; and pairs without a good test.
+    """Suspects, the most likely first; less likely ones; and other pairs without a good test.
 
     `doubtful` and `pairs` are worth a retest, and nothing else.
     """
@@ -224,24 +224,33 @@ def _explain_with_chance(
     symptom: str, observations: Sequence[Observation], size: Size, chance: float
 ) -> tuple[Suspicions, float]:
     """What is suspected, and the share of the other tests that are bad."""
-    tally, suspects = Tally(observations), list[Suspect]()
-    while len(suspects) < MAX_SUSPECTS:
-        scored = _scored_entities(tally, symptom, chance, size)
-        if not scored or scored[0].score <= MIN_SCORE_OF_RETEST[symptom]:
-            break
-        tests = tally.tests(scored[0].entity)
-        suspects.append(
-            scored[0]._replace(
-                ways=tuple(observations[number] for number in sorted(tests)),
-                equivalent=tuple(_equivalent_entities(tests, tally, scored)),
-            )
-        )
-        tally.drop(scored[0].entity)
+    tally = Tally(observations)
+    never_good = tally.pairs_without_good_test()
+    suspects = list(_greedy_cover(tally, symptom, observations, size, chance))
     likely = tuple(suspect for suspect in suspects if suspect.score > MIN_SCORE)
     # Suspects become more likely when good tests of theirs are removed with those of another one.
     doubtful = tuple(suspect for suspect in suspects if suspect.score <= MIN_SCORE)
-    pairs = tuple(tally.pairs_without_good_test())
+    # Who answers for an address does not depend on the partner: a retest of the host tells.
+    named = suspects if symptom == IDENTITY else likely
+    explained = {pair_of(*way.hosts) for suspect in named for way in suspect.ways}
+    pairs = tuple(pair for pair in never_good if pair not in explained)
     return Suspicions(likely, doubtful, pairs), tally.share_bad
+
+
+def _greedy_cover(
+    tally: Tally, symptom: str, observations: Sequence[Observation], size: Size, chance: float
+) -> Iterator[Suspect]:
+    """The best suspect of the tests that are left in `tally`, again and again."""
+    for _ in range(MAX_SUSPECTS):
+        scored = _scored_entities(tally, symptom, chance, size)
+        if not scored or scored[0].score <= MIN_SCORE_OF_RETEST[symptom]:
+            return
+        tests = tally.tests(scored[0].entity)
+        yield scored[0]._replace(
+            ways=tuple(observations[number] for number in sorted(tests)),
+            equivalent=tuple(_equivalent_entities(tests, tally, scored)),
+        )
+        tally.drop(scored[0].entity)
 
 
 def _equivalent_entities(

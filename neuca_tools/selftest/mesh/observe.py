@@ -9,7 +9,7 @@ where most tests are bad, as with one bad link between two groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Optional
@@ -174,12 +174,17 @@ def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
     return {mac: sorted(names) for mac, names in owners.items() if len(names) == 2}
 
 
-def untested_pairs(plan: MeshPlan, rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The pairs of the plan, client first, without any result that says something of the path."""
+def untested_pairs(
+    plan: MeshPlan, rows: Sequence[Row], unexplained: Collection[int] = ()
+) -> list[tuple[str, str]]:
+    """The pairs of the plan, client first, without any result that says something of the path.
+
+    The rows in `unexplained` say nothing.
+    """
     known = {
         frozenset((row.client, row.server))
-        for row in rows
-        if row.error not in ERRORS_WITHOUT_RESULT
+        for number, row in enumerate(rows)
+        if row.error not in ERRORS_WITHOUT_RESULT and number not in unexplained
     }
     names = [host.name for host in plan.hosts]
     planned = [(names[client], names[server]) for slot in plan.tests for client, server in slot]

@@ -20,6 +20,7 @@ from neuca_tools.selftest.mesh.observe import MTU, known_values
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     evidence_lines,
+    pairs_text,
     subject_with_direction,
     verdict_line,
     verdict_shortcomings,
@@ -60,6 +61,7 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     verdict, plan = result.verdict, result.plan
     yield f"<header><h1>{TITLE}</h1>"
     about = f"{len(plan.hosts)} hosts, {counted(plan.rounds, 'round')}, seed {plan.seed}"
+    about += f", pairs: {pairs_text(result)}"
     if result.reference:
         about += f", reference {amounts.rate(result.reference)}"
     yield f"<p class=quiet>{about}</p>"

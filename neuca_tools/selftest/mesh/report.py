@@ -134,11 +134,11 @@ def report_text(result: MeshResult) -> str:
     lines += [f"{word:<13}{text}" for word, text in verdict_shortcomings(result.verdict)]
     if result.reference:
         lines.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
-    lines.append(f"{'PAIRS':<13}{_pairs_text(result)}")
+    lines.append(f"{'PAIRS':<13}{pairs_text(result)}")
     return printable.printable_lines([*lines, verdict_line(result)])
 
 
-def _pairs_text(result: MeshResult) -> str:
+def pairs_text(result: MeshResult) -> str:
     """ "6 of 6 pass, at 940 Mbit/s to 942 Mbit/s"."""
     rates = known_values(result.rows, RATE)
     range_of_rates = ""

@@ -87,7 +87,8 @@ class _Retests:
 
     def _cleared_partners(self, name: str, turn: int) -> list[str]:
         """Cleared hosts, in another order each round; first those without a test with this host."""
-        partners = self._cleared[turn * 7 :] + self._cleared[: turn * 7]
+        start = turn * min(7, len(self._cleared) // 2)
+        partners = self._cleared[start:] + self._cleared[:start]
         return sorted(partners, key=lambda partner: frozenset((partner, name)) in self._tested)
 
     def _of_groups(self, entity: Entity, turn: int) -> Iterable[tuple[str, str]]:

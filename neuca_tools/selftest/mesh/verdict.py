@@ -55,7 +55,7 @@ EXIT_CODES = {
     causes.UNREACHABLE: ExitCode.UNREACHABLE,
     causes.NO_ROUTE: ExitCode.UNREACHABLE,
 }
-NO_REASON = "no result of it arrived"
+NO_REASON = "no result arrived"
 # What each symptom is called, what its reference is called, and how both values are written.
 MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
     observe.RATE: ("rate", "expected", amounts.rate),
@@ -101,7 +101,8 @@ class Verdict(NamedTuple):
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
     bad but belong to no finding, or failed. `reasons` are those for which hosts are silent: they
     reported nothing and took part in no test. `untested` are the pairs of the plan without a
-    result. Of the `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
+    result, or with errors only that belong to no finding. Of the `pairs` of the plan, the last test
+    of `good_pairs` is bad in nothing.
     """
 
     findings: tuple[MeshFinding, ...]
@@ -162,17 +163,37 @@ def judge_mesh(
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
-        untested=tuple(untested_pairs(plan, rows)),
+        untested=tuple(_pairs_without_result(plan, rows, explained)),
         reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
-        good_pairs=_count_good_pairs(rows, bad),
+        good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
+
+
+def _pairs_without_result(
+    plan: MeshPlan, rows: Sequence[Row], explained: Collection[int]
+) -> list[tuple[str, str]]:
+    """The pairs of the plan without any result: an error without a finding is none."""
+    broken = {number for number, row in enumerate(rows) if row.error}
+    return untested_pairs(plan, rows, broken.difference(explained))
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
     """The pairs whose last test is not among the `bad` ones."""
     last = {frozenset((row.client, row.server)): number for number, row in enumerate(rows)}
     return sum(number not in bad for number in last.values())
+
+
+def _below_expected(plan: MeshPlan, rows: Sequence[Row]) -> set[int]:
+    """The tests with a rate that is too low, where that is the finding of nearly all paths."""
+    if not plan.expect or not is_slow_everywhere(rows, plan.expect):
+        return set()
+    least = observe.MIN_RATE_SHARE * plan.expect
+    return {
+        number
+        for number, row in enumerate(rows)
+        if any(rate < least for rate in known_values([row], observe.RATE))
+    }
 
 
 def _findings_of(

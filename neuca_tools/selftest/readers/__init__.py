@@ -7,6 +7,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
@@ -17,7 +18,7 @@ from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_json import read_results
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
-from neuca_tools.selftest.readers.split import join_ends, split_runs
+from neuca_tools.selftest.readers.split import join_ends, separate_ends, split_runs
 
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
@@ -81,7 +82,8 @@ def read_all(content: bytes) -> list[Run]:
     read = _reader_for(document)
     if read is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
-    return join_ends(map(read, split_runs(document)))
+    ends = chain.from_iterable(map(separate_ends, split_runs(document)))
+    return join_ends(map(read, ends))
 
 
 def _read_json(document: str) -> list[Run]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Optional
 
@@ -13,6 +13,7 @@ from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (
     LONGEST_LINE,
+    SUM,
     TRADEOFF,
     Row,
     parse_command,
@@ -20,11 +21,11 @@ from neuca_tools.selftest.readers.lines import (
     parse_losses,
     parse_row,
 )
+from neuca_tools.selftest.readers.values import known_values
 
 MAX_RUNS = 100  # in one file
-_HEADER = re.compile(
-    r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
-)
+_CLIENT, _SERVER = "Client connecting to", "Server listening on"  # of iperf 2
+_HEADER = re.compile(rf"Connecting to host|Accepted connection from|{_CLIENT}|{_SERVER}")
 # Of a shell: after a semicolon, on a line of its own, or before the command.
 _LOOP = re.compile(r";\s{0,20}do(?:\s|$)|^[\s>]{0,20}do(?:\s{0,20}$|\s{1,20}iperf)")
 _LOOP_END = re.compile(r"(?:;|^)[\s>]{0,20}done\b")
@@ -154,6 +155,46 @@ def split_runs(document: str) -> list[str]:
     return ["\n".join(lines) for lines in runs]
 
 
+def separate_ends(document: str) -> list[str]:
+    """The text of the client and that of the server, if one text has both; else the text itself.
+
+    They have the two ends of one connection, as on one host, or those of a relay, to other hosts.
+    The sums of their streams are left out, as nothing says whose they are.
+    """
+    lines = document.split("\n")
+    clients, served = dict[str, Connection](), dict[str, Connection]()
+    for name, connection in known_values(parse_connection(line[:LONGEST_LINE]) for line in lines):
+        (served if _is_of_server(connection) else clients)[name] = connection
+    if not (clients and served and clients.keys().isdisjoint(served)):
+        return [document]
+    if not _are_of_two_runs(clients.values(), served.values()):
+        return [document]
+    return [_without_streams(lines, served, _SERVER), _without_streams(lines, clients, _CLIENT)]
+
+
+def _without_streams(lines: Iterable[str], streams: Collection[str], header: str) -> str:
+    return "\n".join(
+        line for line in lines if not _belongs_to(line[:LONGEST_LINE], streams, header)
+    )
+
+
+def _are_of_two_runs(clients: Collection[Connection], served: Collection[Connection]) -> bool:
+    """Whether these are no connections of one iperf, which tests both directions to one host."""
+    mirrored = {(each.remote_port, each.local_port) for each in served}
+    is_answered = any((each.local_port, each.remote_port) in mirrored for each in clients)
+    return is_answered or {each.remote for each in clients}.isdisjoint(
+        each.remote for each in served
+    )
+
+
+def _belongs_to(line: str, streams: Collection[str], header: str) -> bool:
+    """Whether a line is of one of these streams, of a sum of streams, or this header."""
+    row, opened = parse_row(line), parse_connection(line)
+    if row is not None:
+        return row.id == SUM or row.id in streams
+    return header in line or (opened is not None and opened[0] in streams)
+
+
 def _stream_key(row: Row) -> str:
     return f"{row.id} {row.role}"
 
@@ -180,7 +221,11 @@ def _is_other_end(earlier: Run, run: Run) -> bool:
 
 def is_server(run: Run) -> bool:
     """Whether the port that all connections share is its own: the client has one for each."""
-    return any(connection.local_port < connection.remote_port for connection in run.connections)
+    return any(map(_is_of_server, run.connections))
+
+
+def _is_of_server(connection: Connection) -> bool:
+    return connection.local_port < connection.remote_port
 
 
 def _with_received(client: Run, server: Run) -> Run:

@@ -77,7 +77,7 @@ METRICS = {
     "rate_bits_per_second": "The received rate over the whole of a test, as iperf3 reports it.",
     "expected_bits_per_second": "The rate that the path should carry.",
     "lost_ratio": "The share of TCP bytes that were retransmitted, or of UDP datagrams lost.",
-    "retransmits": "The segments retransmitted in the steady part of a test.",
+    "retransmits": "The segments retransmitted in the whole of a test.",
     "finding_share": "The share of the lost time or of the loss that a condition explains.",
 }
 Test = tuple[Evidence, Diagnosis]
@@ -123,7 +123,8 @@ def nagios_line(diagnosis: Diagnosis) -> str:
     words, values = [], []
     for number, phase in enumerate(diagnosis.phases):
         if phase.rate is not None:
-            words.append(f"{phase.name} {amounts.rate(phase.rate)}")
+            back = " back" if phase.direction == "reverse" else ""
+            words.append(f"{phase.name}{back} {amounts.rate(phase.rate)}")
             label = _performance_label(f"{number}-{phase.name}-{phase.direction}")
             values.append(f"'{label}'={phase.rate:.0f}")
     if not words or diagnosis.exit_code not in (ExitCode.PASS, ExitCode.BELOW):

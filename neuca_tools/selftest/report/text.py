@@ -127,7 +127,7 @@ def phase_words(phase: PhaseResult) -> str:
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
     if phase.protocol == "tcp" and phase.retransmits is not None:
-        parts.append(f"{phase.retransmits} retransmits")
+        parts.append(counted(phase.retransmits, "retransmit"))
     if phase.error:
         parts.append(phase.error)
     return ", ".join(parts) or "not known"
@@ -319,6 +319,7 @@ NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
     "snd_wnd": ("window that the receiver advertises", amounts.size),
     "unacked × mss": ("in flight", amounts.size),
     "tb": ("send buffer", amounts.size),
+    "net.ipv4.tcp_wmem maximum": ("net.ipv4.tcp_wmem maximum", amounts.size),
     "Recv-Q / rb": ("of the receive buffer, waiting to be read", amounts.percent),
     "rwnd_limited / busy_time": ("time limited by the receive window", amounts.percent),
     "sndbuf_limited / busy_time": ("time limited by the send buffer", amounts.percent),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest.measure.mesh.host import Slot
 from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import (
@@ -218,7 +219,8 @@ class Coordinator:
             )
         if missing:
             shown = ", ".join(missing[:10])
-            self._log(f"{len(missing)} hosts did not start and have no tests: {shown}")
+            absent = counted(len(missing), "host")
+            self._log(f"{absent} did not start and will not be tested: {shown}")
         if hosts.reason_by_name:
             self._results.absent(hosts.reason_by_name)
         if len(present) < 2:
