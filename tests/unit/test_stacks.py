@@ -346,6 +346,16 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
             "a bond with mode = 802.3ad cannot have arp-validate",
         ),
         (
+            f"{BOND}miimon = 0\ndowndelay = 200\n",
+            "bond bond0",
+            "downdelay needs miimon",
+        ),
+        (
+            f"[bond b]\nmode = active-backup\nmembers = {ONE}\narp-interval = 100\nupdelay = 200\n",
+            "bond b",
+            "updelay needs miimon",
+        ),
+        (
             f"[bridge b]\nmembers = {ONE}\nstp = yes\nforward-delay = 1\n",
             "bridge b",
             "with stp, forward-delay is at least 2",

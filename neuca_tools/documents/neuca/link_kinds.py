@@ -28,6 +28,7 @@ MODES_BY_OPTION = {
     "lacp-rate": ("802.3ad",),
     "packets-per-slave": ("balance-rr",),
 }
+DELAYS = ("updelay", "downdelay")
 # Seconds, with the spanning tree protocol (IEEE 802.1D).
 MIN_FORWARD_DELAY = 2
 MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
@@ -326,7 +327,14 @@ def _bond_contradiction(virtual: Virtual) -> Optional[str]:
             return needed if len(modes) == 1 else f"a bond with mode = {mode} cannot have {name}"
     if _is_on(virtual, "arp-interval") and _is_on(virtual, "miimon"):
         return "a bond cannot have both miimon and arp-interval"
-    return None
+    delay = next((name for name in DELAYS if _is_on(virtual, name)), "")
+    return f"{delay} needs miimon" if delay and not has_miimon(virtual) else None
+
+
+def has_miimon(virtual: Virtual) -> bool:
+    """Whether a bond checks the links of its members, as its delays require (bond_options.c)."""
+    interval = virtual.option("miimon") or default_options("bond", virtual).get("miimon")
+    return interval not in (None, "0")
 
 
 def _is_on(virtual: Virtual, interval: str) -> bool:

@@ -133,6 +133,9 @@ def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) 
     if "0" not in (options.get("miimon", "0"), options.get("arp-interval", "0")):
         for name in ("arp-interval", "arp-validate"):
             _drop_option(name, "beside miimon", options, part, names)
+    if not link_kinds.has_miimon(Virtual(options=tuple(options.items()))):
+        for name in link_kinds.DELAYS:
+            _drop_option(name, "without miimon", options, part, names)
     least, delay = link_kinds.MIN_FORWARD_DELAY, options.get("forward-delay")
     if options.get("stp") == "yes" and delay and int(delay) < least:
         reason = (
