@@ -120,13 +120,17 @@ class Tuning(Purpose):
     others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings to change, in the order of a pass, but for links that a pass creates."""
+        """The settings to change, in the order of a pass.
+
+        Not those of links that a pass creates, nor of places in a bond or bridge that it gives.
+        """
         plan = _without_renames(decision).whole_plan
         created = {creation.on.key for creation in of_kind(plan, CreateLink)}
         planned: list[Operation] = []
         for operation in of_kind(plan, *SETTINGS):
             key = operation.link.key if operation.link else None
-            if key not in created and self.link in (None, key):
+            is_later = isinstance(operation, SetDevice) and operation.is_for_later_place
+            if key not in created and not is_later and self.link in (None, key):
                 planned.append(operation)
         return tuple(operation for operation in planned if operation not in self.others)
 

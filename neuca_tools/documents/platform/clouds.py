@@ -313,9 +313,10 @@ def _read_vultr(root: Part) -> PlatformDocument:
     """The interfaces; a gateway makes one a likely primary.
 
     The public interface gets its address by DHCP and is the primary one; each private network is an
-    interface without a gateway, with a smaller MTU. Additional addresses are single ones unless they say more; an
-    additional prefix of IPv6 is routed to the guest and no address of it. The optional keys are
-    those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's version 1.
+    interface without a gateway, with a smaller MTU. Additional addresses are single ones unless
+    they say more; an additional prefix of IPv6 is routed to the guest and no address of it. The
+    optional keys are those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's
+    version 1.
     """
     drafts = _nic_drafts(root.parts("interfaces"), "mac")
     for draft in drafts:
