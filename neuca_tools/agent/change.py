@@ -21,6 +21,7 @@ from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
+from neuca_tools.desired.link_resolver import GUARDED
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
@@ -193,7 +194,17 @@ def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
+    _demand_leaving(mac, decision)
     return without, Release(released, touched), decision
+
+
+def _demand_leaving(mac: str, decision: Decision) -> None:
+    """Raise NeucaError if the NIC would stay in a bond, bridge or VRF of ours."""
+    roles, devices = decision.resolution.roles, decision.world.devices
+    nic = roles.nics.get(mac)
+    if nic and nic.master in roles.guard.devices:
+        reason = f'it is in "{devices[nic.master].name}", {GUARDED}'
+        raise NeucaError(f'release "{mac}": {reason}', f"ip link set {nic.name} nomaster")
 
 
 def _document_without(document: Document, macs: Collection[str]) -> Document:
