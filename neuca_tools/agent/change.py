@@ -21,6 +21,7 @@ from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
+from neuca_tools.desired.link_resolver import GUARDED
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
@@ -120,13 +121,17 @@ class Tuning(Purpose):
     others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings to change, in the order of a pass, but for links that a pass creates."""
+        """The settings to change, in the order of a pass.
+
+        Not those of links that a pass creates, nor of places in a bond or bridge that it gives.
+        """
         plan = _without_renames(decision).whole_plan
         created = {creation.on.key for creation in of_kind(plan, CreateLink)}
         planned: list[Operation] = []
         for operation in of_kind(plan, *SETTINGS):
             key = operation.link.key if operation.link else None
-            if key not in created and self.link in (None, key):
+            is_later = isinstance(operation, SetDevice) and operation.is_for_later_place
+            if key not in created and not is_later and self.link in (None, key):
                 planned.append(operation)
         return tuple(operation for operation in planned if operation not in self.others)
 
@@ -189,7 +194,17 @@ def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
+    _demand_leaving(mac, decision)
     return without, Release(released, touched), decision
+
+
+def _demand_leaving(mac: str, decision: Decision) -> None:
+    """Raise NeucaError if the NIC would stay in a bond, bridge or VRF of ours."""
+    roles, devices = decision.resolution.roles, decision.world.devices
+    nic = roles.nics.get(mac)
+    if nic and nic.master in roles.guard.devices:
+        reason = f'it is in "{devices[nic.master].name}", {GUARDED}'
+        raise NeucaError(f'release "{mac}": {reason}', f"ip link set {nic.name} nomaster")
 
 
 def _document_without(document: Document, macs: Collection[str]) -> Document:

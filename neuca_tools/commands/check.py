@@ -8,16 +8,18 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from neuca_tools.commands.common import open_input, uses_color
+from neuca_tools.config.files import Entry, parse_entries
 from neuca_tools.config.load import parse_config
-from neuca_tools.config.options import SECTIONS
+from neuca_tools.config.options import RAW_SECTIONS, SECTIONS
 from neuca_tools.documents.check import MAX_BYTES, CheckResult, Kind, check, in_order
+from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import LINK_KINDS
 from neuca_tools.documents.privacy import SECTIONS as DOCUMENT_SECTIONS
-from neuca_tools.documents.spelling import Finding
+from neuca_tools.documents.spelling import Finding, closest_word, with_suggestion
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, counted, painted_text, printable_line
 from neuca_tools.model.rows import Severity
@@ -71,6 +73,29 @@ def _configuration_findings(data: bytes) -> Iterator[Finding]:
         severity: Severity = "error" if fault.meant else fault.severity
         text = fault.text.partition(": ")[2]
         yield Finding(fault.line, severity, text, fault.meant)
+    entries, _ = parse_entries(data)
+    of_selftest = [entry for entry in entries if entry.option and entry.section in RAW_SECTIONS]
+    if of_selftest:
+        yield from _selftest_findings(of_selftest)
+
+
+def _selftest_findings(entries: Iterable[Entry]) -> Iterator[Finding]:
+    """The faults of section [selftest], which `neuca-selftest` reports when it reads it."""
+    # Only for a file with this section: it imports most of the self-test.
+    from neuca_tools.commands.selftest_options import SETTINGS
+
+    for entry in entries:
+        place, name = f"[{entry.section}] ", entry.option.lower()
+        if name not in SETTINGS:
+            meant = closest_word(name, SETTINGS)
+            text = with_suggestion(f'{place}"{clip(name)}": unknown option, ignoring it', meant)
+            severity: Severity = "error" if meant else "warning"
+            yield Finding(entry.lines[-1], severity, text, meant)
+        elif entry.value:
+            try:
+                SETTINGS[name](entry.value)
+            except argparse.ArgumentTypeError as reason:
+                yield Finding(entry.lines[-1], "error", f"{place}{name}: {reason}")
 
 
 def _read_start(name: str) -> bytes:

@@ -153,8 +153,9 @@ def _show_stage(arguments: argparse.Namespace, config: Config) -> int:
         data = render_json.document_json(intake.document, intake.stored)
     else:
         intake, survey = _intake_and_survey(arguments, config)
-        data = render_json.desired_json(survey.resolution)
-        if arguments.stage == "observed":
+        if arguments.stage == "desired":
+            data = render_json.desired_json(survey.resolution)
+        else:
             data = render_json.observed_json(survey.world)
     show(data, arguments.json, as_yaml, wraps=False)
     return report_faults(intake, config)

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Callable, Optional, TypeVar
+from typing import Any, Callable, Optional
 
 from neuca_tools.commands.arguments import CONFIG, flag, seconds_up_to, value
 from neuca_tools.commands.arguments import Options as Table
@@ -35,9 +35,6 @@ from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
 
-Value = TypeVar("Value")
-# The options of section [selftest].
-SETTINGS = tuple("peers plan time port expect rate interface secret-file run-at-boot".split())
 NUMA_NODES = Path("/sys/devices/system/node")
 SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 # How to make a secret, and where one is usually kept.
@@ -75,6 +72,20 @@ def _boolean(word: str) -> bool:
     if word.lower() not in TRUTH:
         raise refused_value(word, "true or false")
     return TRUTH[word.lower()]
+
+
+# The options of section [selftest].
+SETTINGS: Mapping[str, Callable[[str], object]] = {
+    "peers": split_list,
+    "plan": _plan_name,
+    "time": seconds_up_to(MAX_TEST_SECONDS),
+    "port": port_number,
+    "expect": link_rate,
+    "rate": link_rate,
+    "interface": str,
+    "secret-file": str,
+    "run-at-boot": _boolean,
+}
 
 
 # --- Option tables ---
@@ -175,15 +186,15 @@ def measurement_options(arguments: argparse.Namespace, config: Config) -> Option
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = PLANS[plan_name(arguments, config)]
-    seconds = arguments.time or _configured_value(known, "time", seconds_up_to(MAX_TEST_SECONDS))
+    seconds = arguments.time or _configured_value(known, "time")
     return Options(
         steps=_selected_steps(arguments, plan),
         seconds=seconds or plan.seconds,
         parallel=arguments.parallel or plan.parallel,
         round_trips=plan.round_trips,
         port=port_in_effect(arguments, config),
-        rate=arguments.rate or _configured_value(known, "rate", link_rate),
-        expect=arguments.expect or _configured_value(known, "expect", link_rate),
+        rate=arguments.rate or _configured_value(known, "rate"),
+        expect=arguments.expect or _configured_value(known, "expect"),
         interface=arguments.interface or known.get("interface") or None,
         numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
@@ -196,7 +207,7 @@ def plan_name(arguments: argparse.Namespace, config: Config) -> str:
     """The name of the plan. Raises UsageError."""
     if arguments.at_boot:
         return "quick"
-    return arguments.plan or _configured_value(config.selftest, "plan", _plan_name) or "standard"
+    return arguments.plan or _configured_value(config.selftest, "plan") or "standard"
 
 
 def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[str]:
@@ -219,14 +230,14 @@ def configured_peers(arguments: argparse.Namespace, config: Config) -> list[str]
 
     With --at-boot, none if `run-at-boot` is off.
     """
-    if arguments.at_boot and _configured_value(config.selftest, "run-at-boot", _boolean) is False:
+    if arguments.at_boot and _configured_value(config.selftest, "run-at-boot") is False:
         return []
     return list(arguments.peers) or list(split_list(config.selftest.get("peers", "")))
 
 
 def port_in_effect(arguments: argparse.Namespace, config: Config) -> int:
     """The port of iperf3. Raises UsageError."""
-    number: int = arguments.port or _configured_value(config.selftest, "port", port_number) or PORT
+    number: int = arguments.port or _configured_value(config.selftest, "port") or PORT
     return number
 
 
@@ -267,14 +278,12 @@ def _check_private(name: str, status: os.stat_result) -> None:
         raise UsageError(f'read the secret "{name}": others can read it', hint=f"chmod 600 {name}")
 
 
-def _configured_value(
-    known: Mapping[str, str], name: str, read: Callable[[str], Value]
-) -> Optional[Value]:
+def _configured_value(known: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - its reader's
     """The value of one option of [selftest], None if not set. Raises UsageError."""
     if not known.get(name):
         return None
     try:
-        return read(known[name])
+        return SETTINGS[name](known[name])
     except argparse.ArgumentTypeError as reason:
         raise UsageError(f"[selftest] {name}: {reason}") from None
 

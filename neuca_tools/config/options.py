@@ -31,6 +31,7 @@ TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # always a single word in a sudoers file.
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_PASTED = re.compile(r"""["'`<>&\u2018-\u201f]|\s#""")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -41,7 +42,14 @@ def _read_truth(text: str) -> bool:
 def _read_path(text: str) -> Path:
     if not text.startswith("/") or not text.isprintable():
         raise UnusableError("it is not an absolute path")
+    _refuse_pasted(text)
     return Path(text)
+
+
+def _refuse_pasted(text: str) -> None:
+    """Raise UnusableError for the name of a file with what was pasted with it."""
+    if _PASTED.search(text):
+        raise UnusableError("it has a quotation mark, markup or a comment")
 
 
 def _read_client(text: str) -> str:
@@ -57,6 +65,7 @@ def _read_client(text: str) -> str:
 def _file_name(text: str) -> str:
     if not text.isprintable() or text.endswith("/"):
         raise UnusableError("it is not the name of a file")
+    _refuse_pasted(text)
     return text
 
 

@@ -49,7 +49,11 @@ def bind_names(
     name_keys = {mac for mac in key_texts if mac.startswith(BY_NAME)}
     if not name_keys:
         return platform, []
-    nics_by_name_key = {mac: _nics_called(mac[len(BY_NAME) :], world, record) for mac in name_keys}
+    new_names = {link.key.mac: link.name for link in platform.links if link.key == link.key.nic}
+    nics_by_name_key = {
+        mac: _nics_matched(mac[len(BY_NAME) :], new_names.get(mac), world, record)
+        for mac in name_keys
+    }
     unknown = [mac[len(BY_NAME) :] for mac in sorted(name_keys) if not nics_by_name_key[mac]]
     problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
     problems += _described_twice(platform, nics_by_name_key)
@@ -133,6 +137,20 @@ def bound_links(
     return tuple(links.values())
 
 
+def _nics_matched(
+    pattern: str, new_name: Optional[str], world: World, record: Record
+) -> tuple[str, ...]:
+    """The NICs that a name or pattern means, also if they have got their new name already."""
+    matched = _nics_called(pattern, world, record)
+    if not new_name or (matched and not _is_pattern(pattern)):
+        return matched
+    return tuple(sorted({*matched, *_nics_called(new_name, world, record)}))
+
+
+def _is_pattern(name: str) -> bool:
+    return bool(set(name) & set("*?["))
+
+
 def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     """The NICs whose recorded name matches the pattern, or else the present one.
 
@@ -145,7 +163,7 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
         for mac, device in nics.items()
         if fnmatchcase(record.nics.get(mac, UNRECORDED).name or device.name, pattern)
     }
-    if not called or set(pattern) & set("*?["):
+    if not called or _is_pattern(pattern):
         called |= {
             mac
             for mac, device in nics.items()

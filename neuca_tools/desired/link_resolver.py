@@ -37,6 +37,10 @@ from neuca_tools.tuning import allowed_sysctls
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
 
 
+# Why a bond, bridge or VRF keeps its members.
+GUARDED = "which depends on a management or ignored NIC"
+
+
 class LinkResolver(CommonSettings):
     """One resolution in progress; problems are collected on the way."""
 
@@ -193,9 +197,16 @@ class LinkResolver(CommonSettings):
         link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
+        if device.master in self.roles.guard.devices and not self._is_member(request.key):
+            master = self.world.devices[device.master].name
+            self.refuse(request.key, f'it stays in "{master}", {GUARDED}')
         asked = request.mtu or self.originals_of(request.key).mtu
         mtu = self.mtus.nic_mtu(request.key, asked, device)
         return self.add(request, link, mtu, mtu or device.mtu)
+
+    def _is_member(self, key: LinkKey) -> bool:
+        """Whether the document has it in a bond, bridge or VRF, created or not."""
+        return key in self.masters or key in self.virtual_links.barred
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """The link with `state = user`: only our own earlier changes are reverted."""

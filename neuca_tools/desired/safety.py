@@ -218,12 +218,19 @@ def guarded_networks(
 ) -> tuple[str, ...]:
     """Where no DHCP server or router may give a link an address.
 
-    These are the metadata services and the gateways of the management devices; without a gateway of
-    a family, the `remembered` management networks, as the gateway may be anywhere in them.
+    These are the metadata services, and the addresses and gateways of the management devices, also
+    while these are missing; without a gateway of a family, the `remembered` management networks, as
+    the gateway may be anywhere in them. The IPv6 addresses with a lifetime change by themselves.
     """
     gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
     versions = {gateway.version for gateway in gateways}
-    guarded = {*map(ip_network, (*metadata_hosts, *gateways))}
+    own = (
+        address.ip
+        for index in roles.guard.management
+        for address in world.addresses.get(index, ())
+        if address.version == 4 or (index, address) not in world.leased
+    )
+    guarded = {*map(ip_network, (*metadata_hosts, *gateways, *own))}
     guarded.update(
         network for network in map(ip_network, remembered) if network.version not in versions
     )

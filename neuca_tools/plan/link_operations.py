@@ -212,6 +212,11 @@ class SetDevice(LinkOperation):
         return super().handles | {self.own_handle}
 
     @property
+    def is_for_later_place(self) -> bool:
+        """Whether the device is in no bond or bridge where it has the setting yet."""
+        return is_of_place(self.group) and not self.before
+
+    @property
     def change(self) -> tuple[Value, Value]:
         after = f"{self.group} {group_text(self.after)}"
         if not self.before:
@@ -225,6 +230,6 @@ class SetDevice(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         index = writer.index(self.on)
-        if is_of_place(self.group) and not self.before:
+        if self.is_for_later_place:
             self.replaced.update(writer.device_values(index, self.group))
         writer.set_device(index, self.group, self.after)

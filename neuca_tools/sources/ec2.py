@@ -150,7 +150,9 @@ class Ec2(Service):
 
     def _public_keys(self, read: _Read) -> list[str]:
         """The public keys; their listing has lines such as `0=my-key`. Raises IncompleteError."""
-        matches = map(_KEY.fullmatch, _text(read("public-keys/")).splitlines())
+        lines = _text(read("public-keys/")).splitlines()
+        self._demand_absent("public-keys/", lines, read)
+        matches = map(_KEY.fullmatch, lines)
         numbers = [match[1] for match in matches if match][:_MAX_KEYS]
         return [self._listed_text(f"public-keys/{number}/openssh-key", read) for number in numbers]
 

@@ -20,6 +20,8 @@ from metadata import Metadata, listener
 from monitor import Monitor
 from running import Daemon
 
+from neuca_tools.files import NEW as BEING_WRITTEN
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds, far more than anything takes on a busy machine: for what never comes
 GATEWAY, GATEWAY6, SERVICE = "192.0.2.1", "2001:db8:ffff::1", "169.254.169.254"
@@ -457,17 +459,20 @@ class Lab:
     def files(self):
         """Each file of the agent with what tells a write: inode and time. The report of the last pass is written by each.
 
-        A DHCP client writes its own files whenever it hears from its server; only the request is the agent's.
+        A DHCP client writes its own files whenever it hears from its server; only the request is the agent's. What a
+        daemon is about to rename or remove is no file yet, or none any more.
         """
         passing = {"last-pass.json", "lock", "neucad.lock", "daemon.log"}
-        found = (
-            path
-            for path in self.folder.rglob("*")
-            if path.is_file()
-            and path.name not in passing
-            and (path.parent.name != "dhcp" or path.suffix == ".json")
-        )
-        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+        files = {}
+        for directory, _, names in os.walk(self.folder):
+            in_dhcp = Path(directory).name == "dhcp"
+            for path in (Path(directory, name) for name in names if name not in passing):
+                if path.suffix == BEING_WRITTEN or (in_dhcp and path.suffix != ".json"):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    if path.is_file():
+                        files[str(path)] = (path.stat().st_ino, path.stat().st_mtime_ns)
+        return files
 
     def explain(self):
         """Print what the agent says about the guest, for a test that failed: pytest shows it under "teardown"."""

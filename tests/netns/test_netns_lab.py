@@ -58,3 +58,14 @@ def test_a_second_pass_that_writes_is_a_failure(lab):
 def test_the_guest_cannot_write_to_the_files_of_its_host(lab):
     for place in ("/etc/neuca-test", "/var/lib/neuca-test", "/run/neuca-test"):
         assert lab.run("touch", place, check=False).code == 1
+
+
+def test_a_file_that_is_being_written_or_has_gone_is_none_of_the_files_of_the_agent(lab):
+    run = lab.folder / "run"
+    run.mkdir()
+    (run / "document.json").touch()
+    (run / "last-pass.json.neuca-new").touch()
+    (run / "gone.json").symlink_to("journal.json")
+    names = {path.rpartition("/")[2] for path in lab.files()}
+    assert "document.json" in names
+    assert names.isdisjoint({"last-pass.json.neuca-new", "gone.json"})

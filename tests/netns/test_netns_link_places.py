@@ -45,6 +45,17 @@ def test_a_new_bridge_has_the_settings_of_its_ports_after_one_pass(two):
     assert (port(two, "dp1")[0], two.plan(), two.notes("dp1")) == (50, [], [])
 
 
+def test_tune_plans_no_setting_of_a_bridge_that_a_nic_has_not_joined(two):
+    two.document(BRIDGE + nic(1, "path-cost = 50", "txqueuelen = 500"))
+    words = ("tune", "apply", "--profile", "none")
+    planned = two.neuca(*words, "--dry-run")
+    assert "transmit queue length" in planned.out
+    assert "path-cost" not in planned.out
+    assert two.neuca(*words).code == 0
+    assert two.once().code == 0
+    assert port(two, "dp1")[0] == 50
+
+
 def test_revert_restores_no_setting_of_a_bridge_that_a_nic_has_left(two):
     cost = nic(1, "path-cost = 50", "txqueuelen = 500")
     two.once(BRIDGE + cost)

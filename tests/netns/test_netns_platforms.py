@@ -145,6 +145,15 @@ def test_a_nic_that_netplan_renames_gets_its_name(host):
     assert host.addresses("data7") == {"10.1.0.1/24"}
 
 
+@pytest.mark.parametrize("match", ["dp1", "dp1*"])
+def test_a_nic_that_netplan_matches_by_name_and_renames_is_known_by_its_new_name(host, match):
+    named = {"match": {"name": match}, "set-name": "data7", "addresses": ["10.1.0.1/24"]}
+    host.configure(sources=seed(host, json.dumps({"version": 2, "ethernets": {"a": named}})))
+    assert host.once().code == 0
+    assert host.once().code == 0
+    assert host.addresses("data7") == {"10.1.0.1/24"}
+
+
 def test_openstack_s_service_is_applied(host):
     service = host.service()
     service.tokens = False

@@ -299,6 +299,21 @@ def test_nothing_is_made_of_the_management_nic(two, text):
     assert (two.link(name), master(two, "mgmt0"), is_up(two, "mgmt0")) == (None, None, True)
 
 
+def test_a_port_stays_in_a_bridge_with_a_nic_that_is_ignored_and_says_so(two):
+    why = 'it {} in "br7", which depends on a management or ignored NIC'
+    two.management()
+    assert two.once(BRIDGE).code == 0
+    two.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}\n")
+    for words in (("--dry-run",), ()):
+        done = two.neuca("release", *words, "dp1")
+        assert (done.code, why.format("is") in done.err, "nomaster" in done.err) == (1, True, True)
+    assert two.once(NIC).code == 4
+    assert two.problems("dp1") == [("refused", why.format("stays"))]
+    two.ip("link set dp1 nomaster")
+    assert (two.once().code, two.problems("dp1")) == (0, [])
+    assert two.neuca("release", "dp1").code == 0
+
+
 def test_nothing_is_made_of_an_ignored_nic(two):
     two.veth("dp3", 3, foreign=True)
     two.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}")

@@ -284,3 +284,13 @@ def test_a_configuration_of_one_section_may_begin_with_a_byte_order_mark():
 def test_only_a_newline_ends_a_line_of_a_document():
     text = "[interface 02:00:00:00:00:01]\n; a\u2028b\x0cc\naddresses = 10.0.0.0/24\n"
     assert [finding.line for finding in check_content(text.encode()).findings] == [3]
+
+
+def test_the_options_of_the_self_test_are_checked_as_its_command_line_is():
+    text = "[selftest]\npeers = wan\nplan = slow\nprot = 5\nport =\ncolour = x\nTime = 1h\n"
+    assert [finding[:3] for finding in check_content(text.encode()).findings] == [
+        (3, "error", '[selftest] plan: "slow" is not a plan: quick, standard or full'),
+        (4, "error", '[selftest] "prot": unknown option, ignoring it; did you mean "port"?'),
+        (6, "warning", '[selftest] "colour": unknown option, ignoring it'),
+        (7, "error", '[selftest] time: "1h" is not a number of seconds from 1 to 3600'),
+    ]

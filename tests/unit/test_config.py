@@ -179,6 +179,8 @@ def test_an_empty_value_is_the_default(config, option):
         ("runtime", "state-directory", "var/lib", "it is not an absolute path"),
         ("runtime", "hosts-file", "/a\x07", "it is not an absolute path"),
         ("runtime", "pid-file", "x/", "it is not the name of a file"),
+        ("runtime", "pid-file", "\u201cx\u201d", "it has a quotation mark, markup or a comment"),
+        ("runtime", "state-directory", "/a&nbsp;", "it has a quotation mark, markup or a comment"),
         ("runtime", "command-timeout", "0", "it is not a number of seconds from 1 to 86400"),
         ("runtime", "command-timeout", "inf", "it is not a number of seconds from 1 to 86400"),
         (

@@ -109,7 +109,8 @@ def test_every_option_is_documented_in_its_section_and_no_other_is():
 
 
 def test_every_option_of_the_self_test_is_one_of_the_configuration():
-    assert tuple(items(parts("neuca-config.5", "Ss")["[selftest]"])) == selftest_options.SETTINGS
+    titles = tuple(items(parts("neuca-config.5", "Ss")["[selftest]"]))
+    assert titles == tuple(selftest_options.SETTINGS)
 
 
 def test_every_section_of_the_configuration_is_documented():

@@ -9,6 +9,7 @@ from ipaddress import ip_interface
 import pytest
 
 from neuca_tools.documents import parse
+from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import MAX_SETTINGS
 from neuca_tools.documents.stacking import combine_requests, merge_requests
@@ -263,6 +264,12 @@ def test_what_is_no_mac_address_of_a_nic(written, reason):
         ("sysctl.net.ipv4.conf.{if}.x = 9", ['"net.ipv4.conf.{if}.x" is not a sysctl key']),
         ("sysctl.-net.core.x = 9", ['the sysctl key "-net.core.x" is not below "net."']),
         ("sysctl.net.core.x = 9\x1b", ["the value has control characters"]),
+        ('sysctl.net.core.x = "9"', ['the value has a """, which no sysctl has']),
+        ("sysctl.net.core.x = \u201c9\u201d", ['the value has a "\u201c", which no sysctl has']),
+        (
+            "sysctl.net.core.x = 9 # as measured",
+            [f'the value has a "#", which no sysctl has{values.hash_hint(" #")}'],
+        ),
         (f"sysctl.net.core.x = {'9' * 4097}", ["the value is longer than 4096 bytes"]),
     ],
     ids=lambda text: str(text)[:40],

@@ -760,6 +760,39 @@ def test_of_several_merged_mappings_the_first_one_counts():
     assert links(document)[DP] == ("up", "dp", 9000, [])
 
 
+def test_a_new_name_by_which_another_nic_is_matched_is_refused():
+    """After a rename, it would mean both NICs."""
+    document = made(
+        "network-config",
+        f"version: 2\nethernets:\n  a: {{match: {{macaddress: '{DP}'}}, set-name: eth1}}\n"
+        "  eth1: {set-name: eth1}\n  c: {match: {name: eth2}, set-name: eth3}\n"
+        "  d: {match: {name: eth3}}\n",
+    )
+    assert links(document) == {
+        DP: ("up", None, None, []),
+        "name eth1": ("up", "eth1", None, []),
+        "name eth2": ("up", None, None, []),
+        "name eth3": ("up", None, None, []),
+    }
+    refused = "another NIC is matched by this name, ignoring it"
+    assert faults(document) == [
+        f'error: network-config {DP} "ethernets.a.set-name" = "eth1": {refused}',
+        f'error: network-config "ethernets.c.set-name" = "eth3": {refused}',
+    ]
+
+
+@pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
+def test_the_next_hop_of_a_netplan_route_that_drops_is_ignored_with_a_warning(kind):
+    routes = f"[{{to: 10.9.0.0/16, via: 10.0.0.3, type: {kind}}}]"
+    text = f"version: 2\nethernets: {{eth1: {{addresses: [10.0.0.1/24], routes: {routes}}}}}\n"
+    document = made("network-config", text)
+    assert [(route.via, route.traits.kind) for route in document.routes] == [(None, kind)]
+    place = 'network-config "ethernets.eth1.routes[0].via" = "10.0.0.3"'
+    assert faults(document) == [
+        f"warning: {place}: a route of the type {kind} has no next hop, ignoring it"
+    ]
+
+
 def test_netplan_on_link_without_a_gateway_has_no_meaning():
     """The kernel refuses RTNH_F_ONLINK for a route without a next hop."""
     tree = {

@@ -780,6 +780,12 @@ def test_an_option_of_another_bond_mode_costs_only_itself(mode):
             {"arp-interval": "beside miimon", "arp-validate": "beside miimon"},
         ),
         ({"mode": "active-backup", "miimon": 0, "arp-interval": 50, "arp-validate": "all"}, {}),
+        (
+            {"mode": "active-backup", "arp-interval": 50, "updelay": 200, "downdelay": 0},
+            {"updelay": "without miimon"},
+        ),
+        ({"mode": "802.3ad", "miimon": 0, "downdelay": 200}, {"downdelay": "without miimon"}),
+        ({"mode": "802.3ad", "updelay": 200}, {}),
         ({"mode": "active-backup", "lacp-rate": "slow", "arp-interval": 0, "miimon": 100}, {}),
         ({"mode": "802.3ad", "miimon": 100, "arp-validate": "none", "lacp-rate": "fast"}, {}),
     ],

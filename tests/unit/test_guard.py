@@ -10,6 +10,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from worlds import key, mac, nic, route, vlan, world
 
+from neuca_tools.backends.dhcplease import reason_to_refuse
 from neuca_tools.desired.roles import Policy, assign_roles
 from neuca_tools.desired.safety import guarded_networks, management_networks, request_limits
 from neuca_tools.model import NicRecord, OwnedObjects, Record
@@ -245,6 +246,19 @@ def test_routes_of_ours_or_through_other_nics_stand_in_nobodys_way():
     ] * 3
 
 
+def test_no_lease_may_have_an_address_of_the_management_nic_even_while_that_is_missing():
+    """The client checks its lease against what the last pass has seen, and the addresses of the moment."""
+    fixed, timed = "2001:db8::10/64", "2001:db8::abcd/64"
+    seen = world(nic(1), nic(2), addresses={1: f"192.0.2.10/24 {fixed} {timed}"})
+    seen = replace(seen, leased=frozenset({(1, ip_interface(timed))}))
+    roles = assign_roles(seen, {mac(2)}, Policy(management=frozenset({mac(1)})), Record())
+    guarded = guarded_networks(seen, roles, (), ())
+    assert guarded == ("192.0.2.10/32", "2001:db8::10/128")
+    missing = world(nic(2))
+    offered = ip_interface("192.0.2.10/24")
+    assert reason_to_refuse(offered, 2, missing, guarded=guarded) == took("192.0.2.10")
+
+
 def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot():
     seen = world(
         nic(1),
@@ -263,6 +277,7 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
     assert guarded_networks(after, roles, (), kept) == kept
     assert guarded_networks(seen, roles, [ip_address("198.51.100.8")], kept) == (
         "192.0.2.1/32",
+        "192.0.2.10/32",
         "198.51.100.8/32",
         "2001:db8:20::/48",
     )

@@ -195,6 +195,15 @@ def test_a_listed_key_that_the_service_does_not_give_is_an_error(broken, message
         assert reason(f"ec2={server.url}") == f"GET {server.url}{message}"
 
 
+@pytest.mark.parametrize("listing", [404, b""])
+def test_a_listing_of_keys_that_the_service_lists_and_does_not_give_is_an_error(listing):
+    root = "/latest/meta-data/"
+    tree = {**TREE, **KEYED, root: b"mac\npublic-keys/\n", KEYS: listing, "/latest/user-data": 404}
+    with serving(tree) as server:
+        problem = "the service lists public-keys/, but gives nothing for it"
+        assert reason(f"ec2={server.url}") == f"GET {server.url}{root}: {problem}"
+
+
 def test_a_service_without_nics_and_keys_is_asked_for_them_once():
     with serving({"/latest/user-data": b"[global]\n"}) as server:
         session = ask(f"ec2={server.url}").session

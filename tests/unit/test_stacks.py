@@ -336,6 +336,26 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
             "packets-per-slave needs mode = balance-rr",
         ),
         (
+            f"[bond b]\nmode = active-backup\nmembers = {ONE}\nlacp-rate = fast\n",
+            "bond b",
+            "lacp-rate needs mode = 802.3ad",
+        ),
+        (
+            f"{BOND}arp-validate = all\n",
+            "bond bond0",
+            "a bond with mode = 802.3ad cannot have arp-validate",
+        ),
+        (
+            f"{BOND}miimon = 0\ndowndelay = 200\n",
+            "bond bond0",
+            "downdelay needs miimon",
+        ),
+        (
+            f"[bond b]\nmode = active-backup\nmembers = {ONE}\narp-interval = 100\nupdelay = 200\n",
+            "bond b",
+            "updelay needs miimon",
+        ),
+        (
             f"[bridge b]\nmembers = {ONE}\nstp = yes\nforward-delay = 1\n",
             "bridge b",
             "with stp, forward-delay is at least 2",
@@ -344,6 +364,12 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
 )
 def test_what_cannot_be_made_says_why(text, link, why):
     assert ("refused", link, why) in problems(text)
+
+
+def test_the_kernel_s_default_of_an_option_that_the_mode_excludes_is_harmless():
+    words = "lacp-rate = slow\narp-interval = 0\narp-validate = none\npackets-per-slave = 1\n"
+    text = f"[bond b]\nmode = balance-alb\nmembers = {ONE}\n{words}"
+    assert [problem for problem in problems(text) if problem[0] == "refused"] == []
 
 
 def test_a_bond_that_checks_its_members_by_arp_has_no_other_way_by_default():
@@ -468,13 +494,13 @@ def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():
 
 
 def test_each_layer_says_what_it_likes_of_it():
-    local = parse("[bond bond0]\nlacp-rate = fast\nmode = active-backup\n").links
+    local = parse("[bond bond0]\nupdelay = 200\nmode = active-backup\n").links
     resolution = resolve_state(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
     wanted = resolution.desired.links[LinkKey("bond bond0")].virtual
     assert dict(wanted.options) == {
         "mode": "active-backup",
         "miimon": "100",
-        "lacp-rate": "fast",
+        "updelay": "200",
         "mac": ONE,
     }
     assert wanted.members == (key(2), key(3))

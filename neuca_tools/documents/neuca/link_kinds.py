@@ -20,8 +20,15 @@ from neuca_tools.model.ports import is_guid
 MAX_MEMBERS = 256  # of a bond or VRF, or ports of a bridge
 # BOND_MAX_ARP_TARGETS of the kernel.
 MAX_ARP_TARGETS = 16
-# A bond in one of these modes cannot watch its members by ARP (bonding.rst, arp_interval).
-_WITHOUT_ARP = ("802.3ad", "balance-tlb", "balance-alb")
+# The modes of a bond in which the kernel takes an option (bond_options.c, unsuppmodes).
+_ARP_MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast")
+MODES_BY_OPTION = {
+    "arp-interval": _ARP_MODES,
+    "arp-validate": _ARP_MODES,
+    "lacp-rate": ("802.3ad",),
+    "packets-per-slave": ("balance-rr",),
+}
+DELAYS = ("updelay", "downdelay")
 # Seconds, with the spanning tree protocol (IEEE 802.1D).
 MIN_FORWARD_DELAY = 2
 MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
@@ -313,15 +320,21 @@ def _excluding_options(virtual: Virtual) -> Optional[str]:
 
 def _bond_contradiction(virtual: Virtual) -> Optional[str]:
     mode = virtual.option("mode")
-    if virtual.option("packets-per-slave") and mode != "balance-rr":
-        return "packets-per-slave needs mode = balance-rr"
-    if not _is_on(virtual, "arp-interval"):
-        return None
-    if mode in _WITHOUT_ARP:
-        return f"a bond with mode = {mode} cannot have arp-interval"
-    if _is_on(virtual, "miimon"):
+    for name, modes in MODES_BY_OPTION.items():
+        has_default = virtual.option(name) in ("", OPTIONS["bond"][name].kernel_default)
+        if mode not in modes and not has_default:
+            needed = f"{name} needs mode = {modes[0]}"
+            return needed if len(modes) == 1 else f"a bond with mode = {mode} cannot have {name}"
+    if _is_on(virtual, "arp-interval") and _is_on(virtual, "miimon"):
         return "a bond cannot have both miimon and arp-interval"
-    return None
+    delay = next((name for name in DELAYS if _is_on(virtual, name)), "")
+    return f"{delay} needs miimon" if delay and not has_miimon(virtual) else None
+
+
+def has_miimon(virtual: Virtual) -> bool:
+    """Whether a bond checks the links of its members, as its delays require (bond_options.c)."""
+    interval = virtual.option("miimon") or default_options("bond", virtual).get("miimon")
+    return interval not in (None, "0")
 
 
 def _is_on(virtual: Virtual, interval: str) -> bool:

@@ -50,6 +50,9 @@ POLICY_TABLES = range(31000, 32000)
 # Those for the routes that NICs get from DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
+# Such as quotes, or a comment, which the kernel ignores behind a number and a space. Formulas of
+# profiles have braces.
+_NOT_IN_SYSCTL_VALUES = re.compile(r"[^A-Za-z0-9 ._,:/+{}-]")
 
 
 class UnusableError(ValueError):
@@ -364,6 +367,9 @@ def sysctl_value(text: str) -> str:
     folded = " ".join(text.split())
     if not folded.isprintable():
         raise UnusableError("the value has control characters")
+    wrong = _NOT_IN_SYSCTL_VALUES.search(folded)
+    if wrong:
+        raise UnusableError(f'the value has a "{wrong[0]}", which no sysctl has')
     if len(folded.encode()) > _MAX_SYSCTL_BYTES:
         raise UnusableError(f"the value is longer than {_MAX_SYSCTL_BYTES} bytes")
     return folded

@@ -306,19 +306,23 @@ def _oci_subnet(vnic: Part, key: str) -> Optional[Network]:
 # --- Vultr ----------------------------------------------------------------------------------------
 
 VULTR = "Vultr instance"
+VULTR_PRIVATE_MTU = 1450  # bytes
 
 
 def _read_vultr(root: Part) -> PlatformDocument:
     """The interfaces; a gateway makes one a likely primary.
 
     The public interface gets its address by DHCP and is the primary one; each private network is an
-    interface without a gateway. Additional addresses are single ones unless they say more; an
-    additional prefix of IPv6 is routed to the guest and no address of it. The optional keys are
-    those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's version 1.
+    interface without a gateway, with a smaller MTU. Additional addresses are single ones unless
+    they say more; an additional prefix of IPv6 is routed to the guest and no address of it. The
+    optional keys are those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's
+    version 1.
     """
     drafts = _nic_drafts(root.parts("interfaces"), "mac")
     for draft in drafts:
         nocloud_v1.set_mtu_and_accept_ra(draft, draft.part)
+        if draft.mtu is None and draft.part.text("network-type") == "private":
+            draft.mtu = VULTR_PRIVATE_MTU
         nocloud_v1.add_routes(draft, draft.part)
         for name, mask, host in (("ipv4", "netmask", "255.255.255.255"), ("ipv6", "prefix", "128")):
             family = draft.part.child(name)
@@ -369,7 +373,7 @@ FORMATS = (
         VULTR,
         _keys(
             "interfaces mac ipv4 ipv6 additional address netmask network prefix gateway"
-            " mtu accept-ra unconfigured routes destination metric"
+            " mtu accept-ra unconfigured routes destination metric network-type"
         ),
         _read_vultr,
         "interfaces",

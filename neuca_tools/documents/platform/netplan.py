@@ -117,6 +117,7 @@ def _version_2(top: Part) -> PlatformDocument:
     own = {kind: _own_links(top, kind, taken) for kind in _KINDS}
     for name, link in own["ethernets"].items():
         virtual_links.add_draft(drafts, name, _nic_draft(name, link))
+    _refuse_matched_names(drafts.values())
     for kind, name, link in _virtual_links(own):
         virtual_links.add_draft(drafts, name, _virtual_draft(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
@@ -261,6 +262,19 @@ def _nic_draft(name: str, link: Part) -> Optional[Draft]:
         draft.device[IPOIB_MODE] = mode
     _set_mac(draft)
     return _add_common_keys(draft, draft.part)
+
+
+def _refuse_matched_names(drafts: Collection[Draft]) -> None:
+    """Refuse new names by which another NIC is matched: after a rename, they would mean both.
+
+    A NIC that is matched by its name is known by its new name from then on.
+    """
+    draft_by_key = {draft.key: draft for draft in drafts}
+    for draft in drafts:
+        if draft.name and draft_by_key.get(by_name(draft.name), draft) is not draft:
+            reason = "another NIC is matched by this name, ignoring it"
+            draft.part.fault("set-name", draft.name, reason)
+            draft.name = None
 
 
 def _set_mac(draft: Draft) -> None:

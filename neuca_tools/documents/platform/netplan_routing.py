@@ -93,7 +93,8 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if via is not None and via.version != network.version:
         route.fault("via", str(via), f'the next hop is not of the family of "{network}"')
         return
-    if kind != "unicast":
+    if via is not None and kind != "unicast":
+        route.warn("via", f"a route of the type {kind} has no next hop, ignoring it")
         via = None
     draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
 

@@ -21,14 +21,6 @@ _SPANS: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("forward-delay", "hello-time", "max-age", "ageing-time"), seconds),
     "lp-interval": seconds,
 }
-# The modes of a bond in which the kernel takes an option (bond_options.c, unsuppmodes).
-_ARP_MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast")
-_MODES_BY_OPTION = {
-    "arp-interval": _ARP_MODES,
-    "arp-validate": _ARP_MODES,
-    "lacp-rate": ("802.3ad",),
-    "packets-per-slave": ("balance-rr",),
-}
 # The settings of ports that a bridge has, by the document's key.
 PORT_SETTINGS = {
     "path-cost": "path-cost",
@@ -135,12 +127,15 @@ def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) 
     minimum.
     """
     mode = options.get("mode", "balance-rr")
-    for name, modes in _MODES_BY_OPTION.items():
+    for name, modes in link_kinds.MODES_BY_OPTION.items():
         if mode not in modes:
             _drop_option(name, "in this mode", options, part, names)
     if "0" not in (options.get("miimon", "0"), options.get("arp-interval", "0")):
         for name in ("arp-interval", "arp-validate"):
             _drop_option(name, "beside miimon", options, part, names)
+    if not link_kinds.has_miimon(Virtual(options=tuple(options.items()))):
+        for name in link_kinds.DELAYS:
+            _drop_option(name, "without miimon", options, part, names)
     least, delay = link_kinds.MIN_FORWARD_DELAY, options.get("forward-delay")
     if options.get("stp") == "yes" and delay and int(delay) < least:
         reason = (
