@@ -91,6 +91,21 @@ addresses = 10.0.0.5/24
     assert [line for line, *_ in found(text)[1]] == [5] * faults
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"network": {"version": 2}}', "network-config"),
+        ('{"version": 1, "config": []}', "network-config"),
+        ('{"ethernets": {}}', "network-config"),
+        ('{"links": [], "networks": []}', "network_data.json"),
+        ('{"network": ', "network_data.json"),
+        ("{}", "network_data.json"),
+    ],
+)
+def test_json_is_told_apart_by_its_keys(text, kind):
+    assert kind_of(text.encode()) == kind
+
+
 def errors(text):
     """The line and the suggestion of each error."""
     return [(line, meant) for line, severity, meant in found(text)[1] if severity == "error"]
