@@ -176,6 +176,16 @@ def test_an_object_that_is_printed_twice_counts_once():
     assert run.notes == ()
 
 
+@pytest.mark.parametrize(
+    "rest", ['{"event": "start", "data": {}}', '{"start": ', '{"end": ' * 5000]
+)
+def test_whole_results_are_read_whatever_comes_after_them(rest):
+    whole = (DATA / "3.12-tcp.json").read_bytes() + (DATA / "3.21-tcp.json").read_bytes()
+    runs = read_all(whole + rest.encode())
+    assert [run.version for run in runs] == ["3.12", "3.21"]
+    assert runs == read_all(whole)
+
+
 def test_warnings_before_the_object_are_passed_over():
     text = (
         b"Warning: Permanently added 'b' to the list of known hosts.\n"

@@ -252,6 +252,8 @@ def test_nothing_is_below_a_threshold_if_no_row_is():
         diagnosis = diagnose(evidence)
         assert (diagnosis.exit_code, diagnosis.words) == (code, words)
     assert "VERDICT     fault found: D14, bufferbloat" in report_text(diagnose(deep))
+    # 299 ms more than without load, and 20 ms that are normal.
+    assert diagnose(deep).findings[0].share == pytest.approx(299 / 319)
 
 
 # --- What a world of other set-ups has taught ----------------------------------------------------------------------------
