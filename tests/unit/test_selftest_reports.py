@@ -539,6 +539,15 @@ def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
     assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"
 
 
+def test_an_option_that_the_self_test_does_not_know_is_a_warning(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\npeer = 172.16.0.3\n")
+    assert run("--config", tmp_path / "config", "--at-boot") == 77
+    assert capsys.readouterr().err.splitlines()[0] == (
+        'neuca-selftest: warning: [selftest] "peer": unknown option, ignoring it'
+    )
+
+
 def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
     (tmp_path / "config").write_text("")
     assert run("--config", tmp_path / "config") == 77
