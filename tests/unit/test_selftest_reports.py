@@ -26,7 +26,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import STYLE, report_page
-from neuca_tools.selftest.report.panels import round_ticks
+from neuca_tools.selftest.report.panels import round_ticks, ticks_of
 from neuca_tools.selftest.report.record import entry_of, nagios_line, prometheus_text, report_json
 from neuca_tools.selftest.report.text import fact_line, report_text, styled_report
 
@@ -371,6 +371,12 @@ def test_a_page_of_nothing_is_a_page():
 )
 def test_the_ticks_of_an_axis_are_round_numbers(top, found):
     assert round_ticks(top) == pytest.approx(found)
+
+
+def test_the_ticks_of_a_size_are_round_multiples_of_its_unit():
+    mib = 1024.0**2
+    assert ticks_of(10 * mib, 3, binary=True) == [0, 5 * mib, 10 * mib]
+    assert ticks_of(10, 3, binary=False) == ticks_of(10, 3, binary=True) == [0, 5, 10]
 
 
 # --- The command ----------------------------------------------------------------------------------------------------
