@@ -289,7 +289,7 @@ def _original_link(link: Link, original: OriginalValues) -> Link:
 
 
 def apply_tuning(
-    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
+    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey]
 ) -> Result:
     """Apply the settings that documents request and profiles want, and nothing else.
 

@@ -57,12 +57,12 @@ class Interest(NamedTuple):
     advertisements.
     """
 
-    hosts: tuple[Host, ...] = METADATA_HOSTS
-    sysctls: frozenset[str] = frozenset()
-    templates: Mapping[LinkKey, frozenset[str]] = {}
-    groups: Mapping[LinkKey, frozenset[str]] = {}
-    advertised: bool = False
-    choice: Choice = Choice()
+    hosts: tuple[Host, ...]
+    sysctls: frozenset[str]
+    templates: Mapping[LinkKey, frozenset[str]]
+    groups: Mapping[LinkKey, frozenset[str]]
+    advertised: bool
+    choice: Choice
 
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""

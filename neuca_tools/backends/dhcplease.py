@@ -62,7 +62,7 @@ class LeaseContent(NamedTuple):
     `family`: of the routes, 0 if this client sets none, as they share a table.
     """
 
-    addresses: tuple[TimedAddress, ...] = ()
+    addresses: tuple[TimedAddress, ...]
     mtu: int = 0
     routes: tuple[Route, ...] = ()
     family: int = 0

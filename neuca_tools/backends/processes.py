@@ -19,7 +19,7 @@ from neuca_tools.files import applying, names_in, text_of, write_files
 PROCESS, CLIENT = ".process", ".pid"
 
 
-def has_ended_process(directory: Path, ignored: Collection[str] = ()) -> bool:
+def has_ended_process(directory: Path, ignored: Collection[str]) -> bool:
     """Whether one of the processes with a file in this directory has ended.
 
     `ignored` are the names of files without their suffix.

@@ -80,7 +80,7 @@ class JournalEntry(NamedTuple):
 
     at: float
     unit: str
-    message_id: str = ""
+    message_id: str
     fields: Mapping[str, str] = {}
 
 

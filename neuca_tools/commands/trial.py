@@ -50,9 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(config)
 
 
-def apply_on_trial(
-    config: Config, source: Optional[str], length: float, color: bool = False
-) -> int:
+def apply_on_trial(config: Config, source: Optional[str], length: float, color: bool) -> int:
     """Try a document; return EXIT_FAILED if it was rolled back, else that of its faults.
 
     If it is the active one, and everything is as it requests, there is nothing to try. Raises

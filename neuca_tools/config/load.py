@@ -38,7 +38,7 @@ _NAMES = {option for _, option in KNOWN}
 _INDENTED = "it is indented, and so a part of the value above"
 
 
-def load_config(path: Path = DEFAULT_PATH) -> Config:
+def load_config(path: Path) -> Config:
     """Read the configuration file and the files in `config.d` next to it.
 
     A file that does not exist counts as empty. Raises ConfigError for a file that exists and cannot

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from neuca_tools.desired import first_nic
-from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
+from neuca_tools.desired.policy import PlatformClaims, Policy
 from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, route_provenance
 from neuca_tools.model.topology import (
@@ -64,7 +64,7 @@ NO_CHOICE = ManagementChoice({}, {})
 
 
 def choose_management(
-    world: World, policy: Policy, record: Record, claims: PlatformClaims = NOTHING
+    world: World, policy: Policy, record: Record, claims: PlatformClaims
 ) -> ManagementChoice:
     """The management NICs of this host."""
     return _Chooser(world, policy, record, claims).outcome()

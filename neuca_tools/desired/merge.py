@@ -77,7 +77,7 @@ class Layers(NamedTuple):
 
     requests: Requests
     roles: Roles
-    routes: tuple[RouteRequest, ...] = ()
+    routes: tuple[RouteRequest, ...]
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()

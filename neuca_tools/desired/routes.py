@@ -85,12 +85,6 @@ def resolve_routes(
     )
 
 
-def _is_direct(route: RouteRequest) -> bool:
-    """Whether it is a route through a link without a next hop."""
-    is_unicast = route.state == "present" and route.traits.kind == "unicast"
-    return is_unicast and route.via is None and route.link is not None
-
-
 class _Finder:
     """Finds the link of each route by its next hop, and collects what can be set."""
 
@@ -122,7 +116,7 @@ class _Finder:
             for version in (4, 6)
         }
         self._foreign_identities = foreign_routes(world, {route.to for route in routes})
-        self._link_by_direct_prefix = {route.to: route.link for route in filter(_is_direct, routes)}
+        self._link_by_direct_prefix = {route.to: route.link for route in routes if route.is_direct}
         self._direct_prefixes = NetworkTable(self._link_by_direct_prefix)
         self._local_hosts = local_hosts(world, links.values())
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)

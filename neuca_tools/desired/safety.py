@@ -43,10 +43,10 @@ class RequestLimits:
     that rules of other programs select, each with its mask.
     """
 
-    prefixes: tuple[Network, ...] = ()
-    hosts: Mapping[Host, int] = field(default_factory=dict)
-    allow_default_route: bool = False
-    default_routes: frozenset[int] = frozenset()
+    prefixes: tuple[Network, ...]
+    hosts: Mapping[Host, int]
+    allow_default_route: bool
+    default_routes: frozenset[int]
     requested_twice: Mapping[Host, str] = field(default_factory=dict)
     routed: frozenset[Network] = frozenset()
     shortest: Mapping[int, int] = field(default_factory=dict)

@@ -52,9 +52,9 @@ class CheckResult(NamedTuple):
     """The kind of a document, empty if it could not be told, and its faults by line."""
 
     kind: Kind
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...]
 
-    def is_valid(self, strict: bool = False) -> bool:
+    def is_valid(self, strict: bool) -> bool:
         """Whether there is no error; with `strict`, no warning either."""
         return not any(strict or finding.severity == "error" for finding in self.findings)
 

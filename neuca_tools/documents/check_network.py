@@ -192,10 +192,11 @@ def _rules_for_all(rules: Iterable[RuleRequest]) -> Iterator[Clash]:
 
 
 def _direct_networks(routes: Iterable[RouteRequest]) -> Mapping[Optional[LinkKey], set[Network]]:
-    """The destinations that need no next hop, by link."""
+    """The destinations that need no next hop, by link; those of all links for None."""
     direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
     for route in routes:
-        if route.via is None and route.link is not None:
+        if route.is_direct:
+            direct[None].add(route.to)
             direct[route.link].add(route.to)
     return direct
 

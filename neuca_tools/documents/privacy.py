@@ -39,7 +39,7 @@ def is_known_section(section: str) -> bool:
     return section in SECTIONS or bool(link_kind(section)) or is_rule(section)
 
 
-def is_open(section: str, key: str = "") -> bool:
+def is_open(section: str, key: str) -> bool:
     """Whether a key and its value may be shown."""
     if _SECRET.search(key):
         return False

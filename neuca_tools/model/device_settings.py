@@ -80,8 +80,8 @@ class Note(NamedTuple):
 
     setting: str
     effect: Effect
-    reason: str = ""
-    link: Optional[LinkKey] = None
+    reason: str
+    link: Optional[LinkKey]
 
     @property
     def text(self) -> str:

@@ -82,6 +82,12 @@ class RouteRequest(NamedTuple):
     traits: Traits = PLAIN
     others: tuple[Host, ...] = ()
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is a route through a link without a next hop."""
+        is_unicast = self.state == "present" and self.traits.kind == "unicast"
+        return is_unicast and self.via is None and self.link is not None
+
 
 @dataclass(frozen=True)
 class Route:

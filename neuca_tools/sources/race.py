@@ -37,7 +37,7 @@ class _Entry:
 
     name: str
     ways: Sequence[Source]
-    outlet: Optional[Outlet] = None
+    outlet: Optional[Outlet]
     ways_asked: int = 0
     error_by_way: dict[int, str] = field(default_factory=dict)
     answer: Optional[Answer] = None

@@ -35,7 +35,7 @@ def record_leaving(
     nics: Mapping[str, Device],
     dataplane: Iterable[str],
     states_by_manager: Mapping[str, Mapping[str, str]],
-    silent: Collection[str] = (),
+    silent: Collection[str],
 ) -> Record:
     """Record which manager has to release a NIC that is now a dataplane NIC.
 

@@ -217,7 +217,7 @@ def plan_text(
 
 
 def unfulfilled_lines(
-    problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool = False
+    problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool
 ) -> list[str]:
     """One line for each request that is not fulfilled: its interface, and the reason."""
     lines = []
@@ -231,7 +231,7 @@ def unfulfilled_lines(
     return lines
 
 
-def outcome_line(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
+def outcome_line(state: str, changed: int, problems: Sequence[Problem], color: bool) -> str:
     """The last line of `neuca apply`: the state, and how many things are changed and not done."""
     undone = sum(problem.code not in INFORMATIVE_CODES for problem in problems)
     parts = [f"{changed} changed" if changed else "nothing to do"]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 
 import pytest
@@ -83,6 +84,25 @@ def test_no_record_that_only_root_may_read_is_needed(lab, name):
     assert f"files{lab.folder}/state/record.json" in parts
     assert name not in said
     record.unlink()
+
+
+@pytest.mark.parametrize(
+    ("status", "part"),
+    [
+        (0, "states\n"),
+        (3, "states\n"),
+        (4, "collect services.txt: systemctl ended with status 4: states\n"),
+    ],
+)
+def test_the_services_are_known_although_one_of_them_does_not_run(lab, status, part):
+    """systemctl(1) ends with status 3 then."""
+    stub = lab.folder / "systemctl"
+    stub.write_text(f"#!/bin/sh\necho states\nexit {status}\n")
+    stub.chmod(0o755)
+    lab.run("mount", "--bind", stub, shutil.which("systemctl"))
+    parts, said = collected(lab)
+    assert parts["services.txt"] == part
+    assert ("services.txt" in said) == (status == 4)
 
 
 def test_a_directory_that_cannot_be_listed_costs_only_its_files(lab):

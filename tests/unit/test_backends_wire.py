@@ -329,6 +329,7 @@ def test_another_process_cannot_report_a_change_for_the_kernel(kind):
             forged(watch._socket, packed(kind, b""))
         watch.drain()
         assert not watch.has_seen_change
+    assert watch.fileno() == -1, "it is not closed"
 
 
 def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):

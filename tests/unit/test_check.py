@@ -76,6 +76,36 @@ def test_a_gateway_of_a_netplan_link_is_not_taken_for_that_of_a_route():
     assert found(text) == ("network-config", [(5, "error", "gateway4")])
 
 
+@pytest.mark.parametrize("link", ["", " interface 02:00:00:00:00:01"])
+@pytest.mark.parametrize(
+    ("way", "faults"), [("interface 02:00:00:00:00:01", 0), ("blackhole", 1), ("down", 1)]
+)
+def test_a_next_hop_may_be_where_a_route_without_one_leads(link, way, faults):
+    """The link of that route is the one that a pass takes, whether or not the document names it."""
+    text = f"""[interface 02:00:00:00:00:01]
+addresses = 10.0.0.5/24
+[routes]
+192.0.2.129/32 = {way}
+10.20.0.0/16 = 192.0.2.129{link}
+"""
+    assert [line for line, *_ in found(text)[1]] == [5] * faults
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"network": {"version": 2}}', "network-config"),
+        ('{"version": 1, "config": []}', "network-config"),
+        ('{"ethernets": {}}', "network-config"),
+        ('{"links": [], "networks": []}', "network_data.json"),
+        ('{"network": ', "network_data.json"),
+        ("{}", "network_data.json"),
+    ],
+)
+def test_json_is_told_apart_by_its_keys(text, kind):
+    assert kind_of(text.encode()) == kind
+
+
 def errors(text):
     """The line and the suggestion of each error."""
     return [(line, meant) for line, severity, meant in found(text)[1] if severity == "error"]

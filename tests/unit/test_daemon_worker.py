@@ -98,6 +98,28 @@ def test_after_a_failure_or_a_manager_without_an_answer_there_is_another_pass(
     assert (daemon._plans.retry is not None, bool(daemon._backoff)) == (again, again)
 
 
+@pytest.mark.parametrize(
+    ("starting", "drift", "failed", "run"),
+    [
+        (False, "report", {}, False),
+        (False, "enforce", {}, True),
+        (True, "report", {}, True),
+        (True, "report", {"a": 7}, False),
+        (False, "enforce", {"a": 7}, False),
+    ],
+)
+def test_a_poll_makes_a_pass_at_the_start_or_to_enforce_unless_a_retry_is_planned(
+    daemon, monkeypatch, starting, drift, failed, run
+):
+    jobs = []
+    monkeypatch.setattr(daemon, "_begin", jobs.append)
+    daemon.config = daemon.config._replace(drift=drift)
+    daemon._plan_retry(JobResult(made_pass=True, completed_pass=True, failed=failed))
+    daemon._plans, daemon._is_starting = Plans(poll=100.0), starting
+    daemon._start_what_is_due(100.0)
+    assert [(job.fetch, job.run) for job in jobs] == [(True, run)]
+
+
 class Clock:
     """The time of a daemon whose passes take no time, and when it began them."""
 

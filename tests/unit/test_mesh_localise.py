@@ -196,6 +196,31 @@ def test_the_reference_is_a_high_quantile_or_what_is_expected_and_never_the_medi
     assert plan.expect is None
 
 
+@pytest.mark.parametrize(
+    ("is_slow", "kind", "subject", "direction"),
+    [
+        (lambda ends, _: ends[0] == "n5", "slow-egress", "n5", "out"),
+        (lambda ends, _: ends[1] == "n5", "slow-ingress", "n5", "in"),
+        (lambda ends, _: "n5" in ends, "wrong-nic", "n5", "both"),
+        (lambda _, racks: racks[0] == "r1" != racks[1], "group-boundary", "group r1", "out"),
+        (lambda _, racks: racks[1] == "r1" != racks[0], "group-boundary", "group r1", "in"),
+        (lambda _, racks: racks.count("r1") == 1, "group-boundary", "group r1", "both"),
+        (lambda _, racks: "r1" in racks, "slow-group", "group r1, inside and out", "both"),
+        (lambda _, racks: racks.count("r1") == 2, "slow-group", "inside group r1", "both"),
+        (lambda _, racks: racks == ("r1", "r2"), "asymmetric-route", "group r1 to group r2", "out"),
+        (lambda _, racks: {*racks} == {"r1", "r2"}, "group-boundary", "group r1 and group r2", "both"),
+    ],
+)  # fmt: skip
+def test_what_is_slow_is_named_with_its_direction(is_slow, kind, subject, direction):
+    def rate(*ends):
+        racks = tuple(f"r{int(name[1:]) % 4}" for name in ends)
+        return 5e8 if is_slow(ends, racks) else 1e9
+
+    plan = mesh_of(40, 4, rounds=39)
+    (one,) = judge_mesh(plan, rows_of(plan, rate)).findings
+    assert (one.kind, one.subject, one.direction) == (kind, subject, direction)
+
+
 def test_a_finding_is_suspected_until_a_retest_shows_it_again():
     plan = mesh_of(12)
     rows = rows_of(plan, slow("n3"))

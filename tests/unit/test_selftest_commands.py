@@ -350,3 +350,19 @@ def test_completion_knows_every_step_and_plan():
 
     assert completed("run", "--only", "") == list(STEPS)
     assert sorted(completed("run", "--plan", "")) == sorted(PLANS)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "bounds"),
+    [
+        ("serve", "--for", "1 to 86400"),
+        ("run", "--time", "1 to 3600"),
+        ("mesh", "plan --time", "1 to 60"),
+        ("mesh", "plan --guard", "0.5 to 60"),
+        ("mesh", "run --patience", "1 to 3600"),
+    ],
+)
+def test_a_time_that_is_too_long_is_refused_with_the_bounds(command, words, bounds, capsys):
+    with pytest.raises(SystemExit):
+        PARSERS[command]().parse_args([*words.split(), "1e6"])
+    assert f'"1e6" is not a number of seconds from {bounds}\n' in capsys.readouterr().err

@@ -285,6 +285,19 @@ def test_a_cause_ranks_first(name):
     assert (diagnosis.findings[0].severity == "info") is (name in INFORMATION)
 
 
+@pytest.mark.parametrize(("size", "limits"), [(3_700_000, False), (3_800_000, True)])
+def test_a_buffer_of_the_sender_that_may_grow_is_not_what_limits(size, limits):
+    """The kernel enlarges it up to the third number of tcp_wmem."""
+    phase = CASES["D03"].phases[0]
+    sender = tuple(
+        replace(sample, sockets=tuple(replace(socket, sndbuf=size) for socket in sample.sockets))
+        for sample in phase.sender
+    )
+    host = Host(sysctls={"net.ipv4.tcp_wmem": "4096 16384 4194304"})
+    evidence = replace(CASES["D03"], phases=(replace(phase, sender=sender),), local=host)
+    assert ("D03" in [one.id for one in diagnose(evidence).findings]) == limits
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_finding_is_whole(name):
     finding = diagnose(CASES[name]).findings[0]

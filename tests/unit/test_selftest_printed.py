@@ -664,6 +664,8 @@ CAUSES = {
 def test_the_cause_comes_first(name):
     wanted, content = CAUSES[name]
     assert causes(content)[:1] == [wanted], told(content).findings
+    ends = {finding.end for finding in told(content).findings}
+    assert ends <= {"sender", "receiver", "local", "peer", "both", "path", "tool"}
 
 
 PARTIAL = """

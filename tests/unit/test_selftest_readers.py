@@ -26,6 +26,7 @@ from neuca_tools.selftest.readers import (
     read_run,
 )
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.readers.gather import received_total
 
 DATA = Path(__file__).parent / "data" / "iperf"
 VERSIONS = ("3.7", "3.9", "3.12", "3.16", "3.21")
@@ -98,6 +99,22 @@ def test_a_usual_reader_of_json_loses_one_direction_of_3_7():
         == run.flow("reverse").sent.rate
         != run.flow("forward").sent.rate
     )
+
+
+@pytest.mark.parametrize(
+    ("lost", "datagrams", "amounts"),
+    [
+        (25, 100, (750, 6e3)),
+        (0, 100, (1000, 8e3)),
+        (None, 100, (None, None)),
+        (101, 100, (None, None)),
+        (0, 0, (None, None)),
+    ],
+)
+def test_what_was_received_is_what_was_sent_without_the_losses(lost, datagrams, amounts):
+    total = received_total(Total(10.0, 1000, 8e3, retransmits=3), lost, datagrams)
+    assert (total.bytes, total.rate) == amounts
+    assert (total.seconds, total.retransmits, total.lost) == (10.0, None, lost)
 
 
 @each_version
@@ -174,6 +191,16 @@ def test_an_object_that_is_printed_twice_counts_once():
     run = read_run((text + text).encode())
     assert run.flows == sample("3.16-tcp.json").flows
     assert run.notes == ()
+
+
+@pytest.mark.parametrize(
+    "rest", ['{"event": "start", "data": {}}', '{"start": ', '{"end": ' * 5000]
+)
+def test_whole_results_are_read_whatever_comes_after_them(rest):
+    whole = (DATA / "3.12-tcp.json").read_bytes() + (DATA / "3.21-tcp.json").read_bytes()
+    runs = read_all(whole + rest.encode())
+    assert [run.version for run in runs] == ["3.12", "3.21"]
+    assert runs == read_all(whole)
 
 
 def test_warnings_before_the_object_are_passed_over():

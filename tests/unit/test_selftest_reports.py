@@ -27,7 +27,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import STYLE, report_page
-from neuca_tools.selftest.report.panels import round_ticks
+from neuca_tools.selftest.report.panels import round_ticks, ticks_of
 from neuca_tools.selftest.report.record import entry_of, nagios_line, prometheus_text, report_json
 from neuca_tools.selftest.report.text import fact_line, report_text, styled_report
 
@@ -379,6 +379,12 @@ def test_the_ticks_of_an_axis_are_round_numbers(top, found):
     assert round_ticks(top) == pytest.approx(found)
 
 
+def test_the_ticks_of_a_size_are_round_multiples_of_its_unit():
+    mib = 1024.0**2
+    assert ticks_of(10 * mib, 3, binary=True) == [0, 5 * mib, 10 * mib]
+    assert ticks_of(10, 3, binary=False) == ticks_of(10, 3, binary=True) == [0, 5, 10]
+
+
 # --- The command ----------------------------------------------------------------------------------------------------
 
 
@@ -550,6 +556,15 @@ def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
     )
     assert run("--config", tmp_path / "config", "--at-boot") == 77
     assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"
+
+
+def test_an_option_that_the_self_test_does_not_know_is_a_warning(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\npeer = 172.16.0.3\n")
+    assert run("--config", tmp_path / "config", "--at-boot") == 77
+    assert capsys.readouterr().err.splitlines()[0] == (
+        'neuca-selftest: warning: [selftest] "peer": unknown option, ignoring it'
+    )
 
 
 def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):

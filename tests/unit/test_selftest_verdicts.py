@@ -23,6 +23,7 @@ from neuca_tools.selftest.evidence import (
     Reach,
     Step,
 )
+from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.documents import evidence_of
@@ -251,6 +252,8 @@ def test_nothing_is_below_a_threshold_if_no_row_is():
         diagnosis = diagnose(evidence)
         assert (diagnosis.exit_code, diagnosis.words) == (code, words)
     assert "VERDICT     fault found: D14, bufferbloat" in report_text(diagnose(deep))
+    # 299 ms more than without load, and 20 ms that are normal.
+    assert diagnose(deep).findings[0].share == pytest.approx(299 / 319)
 
 
 # --- What a world of other set-ups has taught ----------------------------------------------------------------------------
@@ -585,6 +588,7 @@ def test_probes_that_are_lost_while_idle_are_not_lost_by_a_policer():
     assert told(lossy)[0][0] == "D17"
     found = diagnose(replace(lossy, idle=Latency(97, 2, 0.001, 0.002, 0.002))).findings
     assert found[0].id == "D19"
+    assert found[0].evidence == (Fact("probes that were answered", 97, 95),)
     assert "D17" not in [one.id for one in found]
 
 

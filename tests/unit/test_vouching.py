@@ -16,6 +16,7 @@ from neuca_tools.desired.roles import assign_roles
 from neuca_tools.errors import SourceError
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.model.machine import Outlet
+from neuca_tools.model.provenance import RTPROT_DHCP, RTPROT_KERNEL
 from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, fetch_path
 from neuca_tools.sources.base import Deadline
 from neuca_tools.sources.nocloud import NoCloud
@@ -100,13 +101,18 @@ def test_only_a_nic_that_nothing_shows_is_not_vouched_for():
 
 def test_a_url_of_an_administrator_may_lead_through_a_route_of_an_administrator():
     nics = [nic(number, up=True, carrier=True) for number in (1, 2)]
-    ways = [route("198.51.100.0/24", 2, "10.0.2.1")]
+    ways = [
+        route("198.51.100.0/24", 2, "10.0.2.1"),
+        route("10.0.2.0/24", 2, protocol=RTPROT_KERNEL),
+        route("203.0.113.0/24", 2, "10.0.2.1", protocol=RTPROT_DHCP),
+    ]
     seen = world(*nics, addresses={1: "10.0.1.9/24", 2: "10.0.2.9/24"}, routes=ways)
     found = likely_outlets(seen, assign_roles(seen, set(), Policy(), Record()), Policy(), Record())
     assert [(one.identity, one.likely, one.vouched) for one in found] == [
         (FIRST, True, True),
         (OTHER, False, True),
     ]
+    assert found[1].networks == (ip_network("198.51.100.0/24"), ip_network("10.0.2.0/24"))
 
 
 def test_neither_a_seed_nor_an_item_is_requested_through_a_nic_that_is_not_vouched_for(tmp_path):

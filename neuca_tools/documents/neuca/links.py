@@ -43,8 +43,8 @@ class RequestWithLines(NamedTuple):
     """
 
     request: LinkRequest
-    lines: Mapping[str, Line] = {}
-    unusable: bool = False
+    lines: Mapping[str, Line]
+    unusable: bool
 
 
 class Draft:

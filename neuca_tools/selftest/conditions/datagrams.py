@@ -72,10 +72,10 @@ class Count(NamedTuple):
     `losses` has those of each interval for each test, and `rate` is the highest offered, in bit/s.
     """
 
-    lost: int = 0
-    sent: int = 0
-    losses: tuple[tuple[int, ...], ...] = ()
-    rate: float = 0.0
+    lost: int
+    sent: int
+    losses: tuple[tuple[int, ...], ...]
+    rate: float
 
     @property
     def share(self) -> float:

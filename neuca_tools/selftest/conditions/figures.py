@@ -211,7 +211,7 @@ class Limit(NamedTuple):
     rate: float
 
 
-def goodput(speed: float, mtu: int = 1500) -> float:
+def goodput(speed: float, mtu: int) -> float:
     """bit/s that TCP can carry over Ethernet of this speed: 94.15 % at MTU 1500, 99 % at 9000."""
     return speed * (mtu - HEADERS) / (mtu + FRAMING)
 

@@ -82,11 +82,11 @@ class Diagnosis(NamedTuple):
 
     findings: tuple[Finding, ...]
     phases: tuple[PhaseResult, ...]
-    inconclusive: Optional[str] = None
-    expect: Optional[float] = None
-    unexplained: Optional[str] = None
-    possible: tuple[Finding, ...] = ()
-    failures: tuple[str, ...] = ()
+    inconclusive: Optional[str]
+    expect: Optional[float]
+    unexplained: Optional[str]
+    possible: tuple[Finding, ...]
+    failures: tuple[str, ...]
     since: ExitCode = ExitCode.PASS
 
     @property

@@ -42,14 +42,14 @@ class Windows(NamedTuple):
     the same, and is not that of BBR, which keeps it at twice what the path holds.
     """
 
-    mss: Optional[float] = None
-    cwnd: Optional[float] = None
-    snd_wnd: Optional[float] = None
-    in_flight: Optional[float] = None
-    rwnd_limited: Optional[float] = None
-    sndbuf_limited: Optional[float] = None
-    idle_share: Optional[float] = None
-    flat: bool = False
+    mss: Optional[float]
+    cwnd: Optional[float]
+    snd_wnd: Optional[float]
+    in_flight: Optional[float]
+    rwnd_limited: Optional[float]
+    sndbuf_limited: Optional[float]
+    idle_share: Optional[float]
+    flat: bool
 
 
 class End(NamedTuple):

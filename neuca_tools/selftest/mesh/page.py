@@ -103,7 +103,7 @@ class Cell(NamedTuple):
 
     colour: str
     text: str
-    rate: Optional[float] = None
+    rate: Optional[float]
 
 
 Cells = Mapping[tuple[str, str], Cell]

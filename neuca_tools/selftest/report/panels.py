@@ -46,7 +46,7 @@ class Panel(NamedTuple):
 
     title: str
     form: Callable[[float], str]
-    lines: Sequence[Line] = ()
+    lines: Sequence[Line]
     binary: bool = False
     top: float = 0.0  # the end of the y axis; 0 for that of the data
 
@@ -167,7 +167,7 @@ def round_ticks(top: float, count: int = 4) -> list[float]:
     return [step * place for place in range(math.ceil(top / step - 1e-9) + 1)]
 
 
-def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
+def ticks_of(top: float, count: int, binary: bool) -> list[float]:
     """Round numbers, of the largest power of 1024 that is not above `top` if `binary`."""
     unit = 1.0
     if binary and top >= 1:

@@ -60,7 +60,7 @@ def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     return printable_lines([*lines, *_conclusion_lines(diagnosis, verbose)])
 
 
-def conclusion_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
+def conclusion_text(diagnosis: Diagnosis, verbose: bool) -> str:
     """The report without the phases, each of which was printed when it ended."""
     return printable_lines(_conclusion_lines(diagnosis, verbose))
 

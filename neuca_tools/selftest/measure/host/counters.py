@@ -45,7 +45,7 @@ INFO_LENGTH, COUNT_OFFSET = 196, 180
 MAX_COUNTERS = 4096  # of one device; a NIC with hundreds of queues has about that many
 
 
-def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
+def read_counters(devices: Iterable[str]) -> dict[str, int]:
     """All counters by name, without those that this kernel does not have."""
     totals = {
         **parse_pairs(text_of(PROC / "snmp", MAX_BYTES)),

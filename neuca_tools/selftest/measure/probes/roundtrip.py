@@ -167,10 +167,10 @@ class ProbeTimes(NamedTuple):
     All in seconds. `failed` probes had no answer in time, or were refused.
     """
 
-    begun: tuple[float, ...] = ()
-    connected: tuple[float, ...] = ()
-    answered: tuple[float, ...] = ()
-    failed: int = 0
+    begun: tuple[float, ...]
+    connected: tuple[float, ...]
+    answered: tuple[float, ...]
+    failed: int
 
 
 @dataclass
@@ -193,9 +193,7 @@ class ForeignProbes:
     The constructor raises OSError.
     """
 
-    def __init__(
-        self, peer: Address, port: int, source: Address, interval: float = PROBE_SECONDS
-    ) -> None:
+    def __init__(self, peer: Address, port: int, source: Address, interval: float) -> None:
         self._peer, self._source, self._interval = (str(peer), port), str(source), interval
         self._family = FAMILIES[peer.version]
         self._poll = select.epoll()
