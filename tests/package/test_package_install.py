@@ -106,6 +106,18 @@ def test_a_build_names_what_it_needs_before_it_begins(checkout, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_interrupt_while_a_program_starts_prints_nothing(checkout, tmp_path):
+    """Before the modules of the package are there to handle it."""
+    python = tmp_path / "python"
+    commands = python / "neuca_tools" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "__init__.py").write_text("raise KeyboardInterrupt\n")
+    run(checkout / "packaging" / "install", tmp_path / "root", python)
+    for program in ("neuca", "neucad", "neuca-selftest"):
+        done = run(tmp_path / "root/usr/bin" / program, "--version", fine=False)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("prefix", ["/usr/local", "/opt/neuca"])
 def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp_path, prefix):
     root = tmp_path / "root"
