@@ -291,6 +291,26 @@ def test_what_the_agent_has_written_goes_with_purge_only(own_root, checkout, tmp
 
 
 @as_root
+def test_make_uninstall_stops_the_units_of_the_agent_but_not_the_scripts(
+    own_root, checkout, tmp_path
+):
+    tar = tmp_path / "tree.tar"
+    run("tar", "-cf", tar, "-C", checkout, ".")
+    said = own_root(
+        "mkdir -p /tmp/tree /run/systemd/system; tar -xf /tmp/tree.tar -C /tmp/tree; cd /tmp/tree\n"
+        "make -s install > /dev/null\n"
+        "printf '#!/bin/sh\\necho \"$@\"\\n' > /usr/local/sbin/systemctl; chmod +x /usr/local/sbin/systemctl\n"
+        "PATH=/usr/local/sbin:$PATH make -s uninstall | grep stop\n",
+        tar,
+    )
+    units = {path.name for path in (checkout / "systemd").glob("neuca-*.*")}
+    units = {name for name in units if name.endswith((".service", ".path", ".timer"))}
+    templates = {"neuca-dhcp@*", "neuca-drive@*"}
+    expected = {"--quiet", "stop", *templates, *(name for name in units if "@" not in name)}
+    assert sorted(said.split()) == sorted(expected)
+
+
+@as_root
 @pytest.mark.parametrize("prefix", ["/usr/local", "/opt/neuca"])
 def test_what_make_installs_runs_and_keeps_the_configuration(own_root, checkout, tmp_path, prefix):
     tar = tmp_path / "tree.tar"

@@ -319,6 +319,20 @@ def test_the_services_of_amazon_skip_nics_that_networkd_is_kept_away_from(
     assert _condition("neuca-policy-routes.conf", places) == code
 
 
+# --- the removal of a package ---
+
+
+def test_a_removal_stops_every_unit():
+    """Debhelper stops those that it starts; host keys that are being made are finished."""
+    paths = (ROOT / "systemd").glob("neuca-*.*")
+    units = {path.name for path in paths if path.suffix in (".service", ".path", ".timer")}
+    single = {name for name in units if "@" not in name}
+    prerm = (ROOT / "packaging" / "debian" / "prerm").read_text()
+    assert single - set(re.split(r"\s", prerm)) == {AGENT, WATCH, KEYS}
+    spec = (ROOT / "packaging" / "rpm" / "neuca-guest-tools.spec").read_text()
+    assert set(re.search(r"^%systemd_preun (.*)$", spec, re.MULTILINE)[1].split()) == single
+
+
 # --- the metrics ---
 
 
