@@ -15,6 +15,8 @@ import pytest
 from packages import ENVIRONMENT, INSTALL, ROOT, run
 from packaging.version import Version
 
+from neuca_tools.agent.image_clean import METRICS
+
 as_root = pytest.mark.skipif(
     os.getuid() != 0, reason="these tests do not run as root, and have no other user to become"
 )
@@ -269,6 +271,7 @@ def test_what_the_agent_has_written_goes_with_purge_only(own_root, checkout, tmp
         f"make -s install PREFIX={prefix} > /dev/null\n"
         "systemctl --quiet enable neuca-guest-tools.service 2>/dev/null; ls /etc/systemd/system/*.wants | grep neuca\n"
         "mkdir -p /var/lib/neuca; echo '{}' > /var/lib/neuca/machine.json\n"
+        f"mkdir -p /{Path(METRICS).parent}; touch /{METRICS}\n"
         "echo '# ours' > /etc/udev/rules.d/10-neuca-persistent-fe163e006da1.rules\n"
         "echo '[network]' > /etc/neuca/config\n"
         f"make -s uninstall PREFIX={prefix}\n"
