@@ -77,7 +77,8 @@ def check_destination(destination: Path) -> None:
         if os.path.lexists(path):
             raise UsageError(f'capture into "{destination}": "{path}" exists')
     with applying(f'capture into "{destination}"'):
-        if not stat.S_ISDIR(mode_of(destination.parent)):
+        # Absolute: the working directory may have been removed.
+        if not stat.S_ISDIR(mode_of(destination.absolute().parent)):
             raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 

@@ -48,17 +48,21 @@ PROGRAM_SECONDS = 20.0  # seconds for one program
 LINES = 20000  # of the journal; the last ones are included
 MAX_PART_BYTES = 4 << 20  # bytes of one part; the last ones are included
 # Our own units only: the scripts of a document run in other units, and may print secrets.
-UNITS = ("neuca-names", "neuca-guest-tools", "neuca-guest")
+UNITS = (
+    *("neuca-names", "neuca-guest-tools", "neuca-guest", "neuca-host-keys"),
+    *("neuca-selftest", "neuca-metrics", "neuca-drive@*", "neuca-dhcp@*"),
+)
 JOURNAL = (
     *("journalctl", "--no-pager", "--quiet", "--output=short-precise", f"--lines={LINES}"),
-    *(f"--unit={unit}" for unit in (*UNITS, "neuca-selftest", "neuca-drive@*")),
+    *(f"--unit={unit}" for unit in UNITS),
 )
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "journal.txt": JOURNAL,
     "links.txt": ("ip", "-details", "-statistics", "address"),
     "routes.txt": ("ip", "-4", "-details", "route", "show", "table", "all"),
     "routes6.txt": ("ip", "-6", "-details", "route", "show", "table", "all"),
-    "rules.txt": ("ip", "rule"),
+    "rules.txt": ("ip", "-4", "rule"),
+    "rules6.txt": ("ip", "-6", "rule"),
     "networkmanager.txt": ("nmcli", "device"),
     "networkd.txt": ("networkctl", "list", "--no-pager"),
     "services.txt": ("systemctl", "--no-pager", "--full", "status", *UNITS),

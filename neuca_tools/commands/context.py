@@ -59,7 +59,8 @@ def output_path(name: str) -> Path:
 
     A device is refused, as by `files.write_files`, before anything is done for it.
     """
-    path = Path(name).absolute()
+    with applying(f'write "{name}"'):
+        path = Path(name).absolute()  # the working directory may have been removed
     with applying(f'write "{path}"'):
         if not stat.S_ISDIR(mode_of(path.parent)):
             raise NeucaError(f'write "{path}": its directory does not exist')

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.agent import trial_file
@@ -27,7 +28,7 @@ from neuca_tools.commands.context import (
 )
 from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, UsageError
+from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaError, UsageError
 from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
@@ -44,6 +45,8 @@ EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that are not shown
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if getattr(arguments, "prometheus", None):
+        return _write_metrics(arguments)
     config = load_configuration(arguments, quiet=arguments.command == "status")
     commands = {
         "status": _show_status,
@@ -54,25 +57,48 @@ def run(arguments: argparse.Namespace) -> int:
     return commands[arguments.command](arguments, config)
 
 
+def _write_metrics(arguments: argparse.Namespace) -> int:
+    """`neuca status --prometheus`. Without a status, the file says so: an earlier one would not."""
+    from neuca_tools.status.prometheus import metrics_without_status, status_metrics
+
+    _check_status_options(arguments)
+    path = None if arguments.prometheus == "-" else output_path(arguments.prometheus)
+    try:
+        status = _awaited_status(arguments, load_configuration(arguments, quiet=True))
+    except NeucaError:
+        _put_text(metrics_without_status(), path)
+        raise
+    _put_text(status_metrics(status.data), path)
+    return status.exit_code
+
+
+def _put_text(text: str, path: Optional[Path]) -> None:
+    """Replace a file with the text; without a path, print it."""
+    if path is None:
+        print(text, end="")
+    else:
+        write_files({path: text.encode()})
+
+
 def _show_status(arguments: argparse.Namespace, config: Config) -> int:
+    _check_status_options(arguments)
+    status = _awaited_status(arguments, config)
+    as_text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
+    show(status.data, arguments.json, as_text)
+    return status.exit_code
+
+
+def _check_status_options(arguments: argparse.Namespace) -> None:
+    """Raise ArgumentsError if the options do not fit each other."""
     if arguments.json and arguments.prometheus:
         raise ArgumentsError("status: --json and --prometheus cannot be combined")
     if arguments.timeout is not None and not arguments.wait:
         raise ArgumentsError("status: --timeout requires --wait")
-    longest = DEFAULT_WAIT_SECONDS if arguments.timeout is None else arguments.timeout
-    status = _settled_status(config, longest if arguments.wait else 0.0)
-    if arguments.prometheus:
-        from neuca_tools.status.prometheus import status_metrics
 
-        text = status_metrics(status.data)
-        if arguments.prometheus == "-":
-            print(text, end="")
-        else:
-            write_files({output_path(arguments.prometheus): text.encode()})
-        return status.exit_code
-    as_text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
-    show(status.data, arguments.json, as_text)
-    return status.exit_code
+
+def _awaited_status(arguments: argparse.Namespace, config: Config) -> Status:
+    longest = DEFAULT_WAIT_SECONDS if arguments.timeout is None else arguments.timeout
+    return _settled_status(config, longest if arguments.wait else 0.0)
 
 
 def _settled_status(config: Config, timeout: float) -> Status:

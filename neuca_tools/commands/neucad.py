@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     add_options(parser.add_mutually_exclusive_group(), _STEPS)
     add_options(parser, _OPTIONS)
     parser.set_defaults(usage=parser.format_usage)
-    parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
+    version = f"NEuca version {__version__}"
+    text = "print the version and exit"
+    parser.add_argument("--version", action="version", version=version, help=text)
     return parser
 
 

@@ -29,12 +29,16 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Reject unknown arguments here, so that the usage is that of the subcommand."""
         parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
-        if unknown:
+        # The library leaves the end of the options over if no argument follows.
+        if unknown and unknown != ["--"]:
+            # After a mistake only.
+            from shlex import join
+
             option = unknown[0].partition("=")[0]
             known = self._option_string_actions if option[:2] == "--" else ()
             suggestion = spelling_suggestion(option, known)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion}")
-        return parsed, unknown
+            self.error(f"unrecognized arguments: {join(unknown)}{suggestion}")
+        return parsed, []
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Reject a value that is not one of the choices, with the nearest spelling."""

@@ -39,6 +39,7 @@ _SHAPES = Shapes({})
 # The mark that a run is due; the mark that one has begun and not ended; and the SHA-256 of the
 # document of the last run.
 DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
+NOT_RUN = "requests for the host itself have not been carried out yet; neucad --guest does that"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MAX_FINDINGS = 4096  # that one feature keeps: 3 for each of 1024 users, 1 for each one withdrawn
 # Exit codes by state, the worst first.
@@ -192,6 +193,8 @@ def with_guest(status: Status, directory: Path) -> Status:
         "problems": problems,
         "guest": [outcome.to_json() for outcome in outcomes],
     }
+    if _is_run_awaited(directory):
+        data["notes"] = [*data["notes"], NOT_RUN]
     if status.exit_code == EXIT_INVALID:
         return status._replace(data=data)
     return status._replace(data=data, exit_code=_RANK[state])
@@ -210,6 +213,10 @@ def _feature_states(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
     words = {
         "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes
     }
-    if is_due(directory) or file_exists(directory / BEGUN):
+    if _is_run_awaited(directory):
         words.add("pending")
     return words
+
+
+def _is_run_awaited(directory: Path) -> bool:
+    return is_due(directory) or file_exists(directory / BEGUN)

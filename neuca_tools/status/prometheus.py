@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+from neuca_tools import __version__
 from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
 from neuca_tools.status.judge import EXIT_CODES
 
@@ -34,10 +35,19 @@ def status_metrics(status: Mapping[str, Any]) -> str:
     return metrics_text("neuca_", METRICS, _status_samples(status), 13)
 
 
-def _status_samples(status: Mapping[str, Any]) -> Iterator[Sample]:
-    yield "info", {"version": status["neuca"]}, 1
+def metrics_without_status() -> str:
+    """The whole file if the status cannot be determined, so that no earlier file hides that."""
+    return metrics_text("neuca_", METRICS, _state_samples(__version__, "failed"), 13)
+
+
+def _state_samples(version: str, present: str) -> Iterator[Sample]:
+    yield "info", {"version": version}, 1
     for state in EXIT_CODES:
-        yield "state", {"state": state}, float(state == status["state"])
+        yield "state", {"state": state}, float(state == present)
+
+
+def _status_samples(status: Mapping[str, Any]) -> Iterator[Sample]:
+    yield from _state_samples(status["neuca"], status["state"])
     codes = _count_codes([status, *status["interfaces"]])
     for code in sorted(codes):
         yield "problems", {"code": code}, codes[code]

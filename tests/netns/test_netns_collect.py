@@ -51,6 +51,7 @@ def test_it_has_the_stages_the_files_and_what_the_kernel_says_and_no_secret(lab)
     assert "172.16.1.1" in parts["observed.json"]
     assert "172.16.1.1/24" in parts["links.txt"]
     assert "proto" in parts["routes.txt"]
+    assert all("from all lookup main" in parts[name] for name in ("rules.txt", "rules6.txt"))
     assert parts["version.txt"].startswith("NEuca version ")
     assert parts[f"files{lab.config_file}"] == lab.config_file.read_text()
     for name in ("state/record.json", "run/last-pass.json", "run/document.json"):

@@ -212,7 +212,9 @@ def test_a_removal_keeps_the_names_the_marks_and_the_state(own_root, deb):
     said = own_root(
         INSTALL_ALL
         + WRITTEN
+        + f"mkdir -p /{Path(METRICS).parent}; touch /{METRICS} /{METRICS}.neuca-new\n"
         + f"dpkg -r neuca-guest-tools > /dev/null; ls {' '.join(MARKS)} /var/lib/neuca/*; "
+        f"find /{Path(METRICS).parent} -type f; "
         "ls /usr/bin/neuca* /usr/lib/python3/dist-packages/neuca_tools 2> /dev/null || true\n",
         deb,
     )

@@ -15,6 +15,8 @@ import pytest
 from packages import ENVIRONMENT, INSTALL, ROOT, run
 from packaging.version import Version
 
+from neuca_tools.agent.image_clean import METRICS
+
 as_root = pytest.mark.skipif(
     os.getuid() != 0, reason="these tests do not run as root, and have no other user to become"
 )
@@ -104,6 +106,18 @@ def test_a_build_names_what_it_needs_before_it_begins(checkout, tmp_path):
     assert done.returncode == 1
     assert done.stderr == f"build-deb: missing debhelper; to install what it needs: {expected}\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_while_a_program_starts_prints_nothing(checkout, tmp_path):
+    """Before the modules of the package are there to handle it."""
+    python = tmp_path / "python"
+    commands = python / "neuca_tools" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "__init__.py").write_text("raise KeyboardInterrupt\n")
+    run(checkout / "packaging" / "install", tmp_path / "root", python)
+    for program in ("neuca", "neucad", "neuca-selftest"):
+        done = run(tmp_path / "root/usr/bin" / program, "--version", fine=False)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("prefix", ["/usr/local", "/opt/neuca"])
@@ -257,6 +271,7 @@ def test_what_the_agent_has_written_goes_with_purge_only(own_root, checkout, tmp
         f"make -s install PREFIX={prefix} > /dev/null\n"
         "systemctl --quiet enable neuca-guest-tools.service 2>/dev/null; ls /etc/systemd/system/*.wants | grep neuca\n"
         "mkdir -p /var/lib/neuca; echo '{}' > /var/lib/neuca/machine.json\n"
+        f"mkdir -p /{Path(METRICS).parent}; touch /{METRICS}\n"
         "echo '# ours' > /etc/udev/rules.d/10-neuca-persistent-fe163e006da1.rules\n"
         "echo '[network]' > /etc/neuca/config\n"
         f"make -s uninstall PREFIX={prefix}\n"
@@ -276,6 +291,26 @@ def test_what_the_agent_has_written_goes_with_purge_only(own_root, checkout, tmp
         f"uninstalled below {prefix}",
         "nothing",
     ]
+
+
+@as_root
+def test_make_uninstall_stops_the_units_of_the_agent_but_not_the_scripts(
+    own_root, checkout, tmp_path
+):
+    tar = tmp_path / "tree.tar"
+    run("tar", "-cf", tar, "-C", checkout, ".")
+    said = own_root(
+        "mkdir -p /tmp/tree /run/systemd/system; tar -xf /tmp/tree.tar -C /tmp/tree; cd /tmp/tree\n"
+        "make -s install > /dev/null\n"
+        "printf '#!/bin/sh\\necho \"$@\"\\n' > /usr/local/sbin/systemctl; chmod +x /usr/local/sbin/systemctl\n"
+        "PATH=/usr/local/sbin:$PATH make -s uninstall | grep stop\n",
+        tar,
+    )
+    units = {path.name for path in (checkout / "systemd").glob("neuca-*.*")}
+    units = {name for name in units if name.endswith((".service", ".path", ".timer"))}
+    templates = {"neuca-dhcp@*", "neuca-drive@*"}
+    expected = {"--quiet", "stop", *templates, *(name for name in units if "@" not in name)}
+    assert sorted(said.split()) == sorted(expected)
 
 
 @as_root

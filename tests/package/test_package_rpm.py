@@ -9,6 +9,8 @@ from pathlib import Path
 
 from packages import COMMANDS, ENVIRONMENT, FOREIGN, MARKS, SHARED, UNITS, WRITTEN, run
 
+from neuca_tools.agent.image_clean import METRICS
+
 # systemctl is there and has nobody to talk to; rpm has a database of its own.
 # The Python of this host does not look where it would on the distribution that the rpm is for.
 INSTALL = (
@@ -196,7 +198,9 @@ def test_an_upgrade_keeps_what_the_agent_has_written(own_root, rpm):
 
 def test_erasing_it_leaves_what_the_agent_has_written_and_clean_removes_it(own_root, rpm):
     erase = "rpm -e neuca-guest-tools 2> /dev/null\n"
-    said = own_root(f"{INSTALL}{WRITTEN}{erase}ls {' '.join([*MARKS, *FOREIGN])}\n", rpm)
+    metrics = f"mkdir -p /{Path(METRICS).parent}; touch /{METRICS}\n"
+    left = f"find /{Path(METRICS).parent} -type f; ls {' '.join([*MARKS, *FOREIGN])}\n"
+    said = own_root(f"{INSTALL}{WRITTEN}{metrics}{erase}{left}", rpm)
     assert said.split() == sorted([*MARKS, *FOREIGN])
     clean = "neuca clean --keep-identity > /dev/null\n"
     files = "find /etc /var -name '*neuca*' -type f -not -name '*-notes.rules' | sort\n"

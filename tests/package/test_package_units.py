@@ -19,6 +19,7 @@ from packages import INSTALL, ROOT, run
 
 from neuca_tools.backends import namespace, udev
 from neuca_tools.backends.dhcpclients import PLACE
+from neuca_tools.commands.collect import PROGRAMS, UNITS
 from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
 from neuca_tools.desired import marks
@@ -317,6 +318,29 @@ def test_the_services_of_amazon_skip_nics_that_networkd_is_kept_away_from(
         (tmp_path / "address").write_text(f"{address}\n")
     places = {"/sys/class/net/%i": tmp_path, "/etc/systemd/network": tmp_path}
     assert _condition("neuca-policy-routes.conf", places) == code
+
+
+# --- the removal of a package ---
+
+
+def test_a_removal_stops_every_unit():
+    """Debhelper stops those that it starts; host keys that are being made are finished."""
+    paths = (ROOT / "systemd").glob("neuca-*.*")
+    units = {path.name for path in paths if path.suffix in (".service", ".path", ".timer")}
+    single = {name for name in units if "@" not in name}
+    prerm = (ROOT / "packaging" / "debian" / "prerm").read_text()
+    assert single - set(re.split(r"\s", prerm)) == {AGENT, WATCH, KEYS}
+    spec = (ROOT / "packaging" / "rpm" / "neuca-guest-tools.spec").read_text()
+    assert set(re.search(r"^%systemd_preun (.*)$", spec, re.MULTILINE)[1].split()) == single
+
+
+# --- what a report of a bug contains ---
+
+
+def test_the_logs_of_every_service_are_collected_and_not_those_of_scripts():
+    services = {path.stem for path in (ROOT / "systemd").glob("*.service")}
+    assert set(UNITS) == {name.replace("@", "@*") for name in services}
+    assert f"--unit={NAMES.partition('.')[0]}" in PROGRAMS["journal.txt"]
 
 
 # --- the metrics ---

@@ -34,6 +34,8 @@ def refused(capsys, *words, program=main):
     [
         (["status", "--no-such"], "usage: neuca status [-h]", "unrecognized arguments: --no-such"),
         (["status", "more"], "usage: neuca status [-h]", "unrecognized arguments: more"),
+        (["status", ""], "usage: neuca status [-h]", "unrecognized arguments: ''"),
+        (["status", "--", "a b"], "usage: neuca status [-h]", "unrecognized arguments: -- 'a b'"),
         (
             ["plan", "--sorce=auto", "x"],
             "usage: neuca plan [-h]",
@@ -55,6 +57,10 @@ def refused(capsys, *words, program=main):
 def test_a_wrong_option_gets_the_usage_of_its_own_subcommand(capsys, words, usage, message):
     first, *_, last = refused(capsys, *words)
     assert (first[: len(usage)], last) == (usage, f"neuca: {message}")
+
+
+def test_the_options_of_a_command_without_arguments_may_end():
+    assert _command_parser(_BY_NAME["status"]).parse_args(["--json", "--"]).json
 
 
 def test_a_wrong_word_cannot_control_the_terminal(capsys):

@@ -257,7 +257,7 @@ def test_a_mark_that_cannot_be_made_costs_nothing(config, tmp_path, caplog):
 
 
 def status(state="ok", code=0):
-    return Status({"state": state, "problems": []}, code)
+    return Status({"state": state, "problems": [], "notes": []}, code)
 
 
 def kept(directory, *findings, ended=True):
@@ -267,7 +267,7 @@ def kept(directory, *findings, ended=True):
 
 def test_without_any_request_for_the_guest_the_status_is_that_of_the_network(tmp_path):
     assert outcome.with_guest(status(), tmp_path) == Status(
-        {"state": "ok", "problems": [], "guest": []}, 0
+        {"state": "ok", "problems": [], "notes": [], "guest": []}, 0
     )
 
 
@@ -312,6 +312,18 @@ def test_a_run_that_was_killed_is_pending_until_the_next_has_ended(config):
     assert outcome.with_guest(status(), config.run_directory).exit_code == 3
     run_guest(config, runs(lambda _: iter(())))
     assert outcome.with_guest(status(), config.run_directory).exit_code == 0
+
+
+def test_a_status_that_waits_for_a_run_says_so(config):
+    """A table without a problem would not explain the state."""
+    store(config)
+    assert ask(config)
+    merged = outcome.with_guest(status(), config.run_directory)
+    assert merged.data["notes"] == [
+        "requests for the host itself have not been carried out yet; neucad --guest does that"
+    ]
+    run_guest(config, runs(lambda _: iter(())))
+    assert outcome.with_guest(status(), config.run_directory).data["notes"] == []
 
 
 def test_what_failed_or_is_refused_is_among_the_problems_of_the_host(tmp_path):

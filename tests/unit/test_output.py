@@ -12,7 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from neuca_tools.agent.image_capture import check_destination
 from neuca_tools.commands.common import run_guarded
+from neuca_tools.commands.context import output_path
+from neuca_tools.errors import ApplyError
 
 ROOT = Path(__file__).parents[2]
 NEUCA = "import sys; sys.argv[0] = 'neuca'; from neuca_tools.commands.neuca import main; sys.exit(main())"
@@ -117,3 +120,20 @@ def test_a_quiet_command_prints_a_name_that_is_not_utf8_to_nowhere(capfd):
 
     assert run_guarded(print_name, SimpleNamespace(quiet=True)) == 0
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "tried"),
+    [
+        (lambda: output_path("logs.tar"), 'write "logs.tar"'),
+        (lambda: check_destination(Path("guest.tar")), 'capture into "guest.tar"'),
+    ],
+)
+def test_a_working_directory_that_was_removed_is_one_line(tmp_path, monkeypatch, prepare, tried):
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    with pytest.raises(ApplyError) as error:
+        prepare()
+    assert error.value.text == f"{tried}: No such file or directory"

@@ -11,6 +11,7 @@ import pytest
 from test_status import GOOD, PASS, TWO, small, status
 from worlds import mac
 
+from neuca_tools.commands.neuca import main
 from neuca_tools.model import Problem
 from neuca_tools.status.judge import DocumentStatus, Report
 from neuca_tools.status.prometheus import METRICS, status_metrics
@@ -20,9 +21,13 @@ LINE = re.compile(r'neuca_(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)+)\})? (\S+)')
 
 
 def samples(data):
+    return samples_of_text(status_metrics(data))
+
+
+def samples_of_text(text):
     """The value of each series; every line is a sample, a comment, or the end."""
     found = {}
-    for line in status_metrics(data).splitlines():
+    for line in text.splitlines():
         if line[:1] == "#":
             assert line == "# EOF" or re.fullmatch(r"# (HELP|TYPE) neuca_\w+ .+", line)
             continue
@@ -78,6 +83,23 @@ def test_a_name_cannot_break_a_line():
     data["interfaces"][0]["name"] = 'a"\\\n# EOF\x1b'
     found = samples(data)
     assert any("x1b" in (labels or "") for _, labels in found)
+
+
+def test_metrics_do_not_stay_as_they_were_when_there_is_no_status(tmp_path, capsys):
+    config, metrics = tmp_path / "config", tmp_path / "neuca.prom"
+    config.write_bytes(b"\xff")
+    metrics.write_text("earlier")
+    words = ["status", "--config", str(config), f"--prometheus={metrics}"]
+    assert main([*words, "--timeout", "1"]) == 2  # a wrong usage says nothing of the host
+    assert metrics.read_text() == "earlier"
+    assert main(words) == 78
+    assert main([*words[:-1], "--prometheus"]) == 78
+    assert metrics.read_text() == capsys.readouterr().out
+    found = samples_of_text(metrics.read_text())
+    assert {name for name, _ in found} == {"info", "state"}
+    assert [labels for (_, labels), value in found.items() if value and "state" in labels] == [
+        'state="failed"'
+    ]
 
 
 def test_every_metric_is_documented():
