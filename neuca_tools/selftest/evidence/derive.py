@@ -28,8 +28,21 @@ from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
+DEFAULT_PORTS = (5001, 5201)  # of iperf 2 and iperf3
 BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
 ENOUGH_POINTS, FEW_SAMPLES = 10, 3  # points of a trace for a quantile, samples for a least value
+
+
+def is_server(run: Run) -> bool:
+    """Whether the port that all connections share is its own: the client has one for each.
+
+    A client's port is the higher one, but of Windows before Vista (1025 to 5000).
+    """
+    return any(
+        each.remote_port not in DEFAULT_PORTS
+        and (each.local_port in DEFAULT_PORTS or each.local_port < each.remote_port)
+        for each in run.connections
+    )
 
 
 def look_at_phase(evidence: Evidence, phase: Phase) -> Look:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Optional
 
+from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (
@@ -176,11 +177,6 @@ def _is_other_end(earlier: Run, run: Run) -> bool:
     return any(
         (connection.remote_port, connection.local_port) in ports for connection in run.connections
     )
-
-
-def is_server(run: Run) -> bool:
-    """Whether the port that all connections share is its own: the client has one for each."""
-    return any(connection.local_port < connection.remote_port for connection in run.connections)
 
 
 def _with_received(client: Run, server: Run) -> Run:
