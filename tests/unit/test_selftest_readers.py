@@ -1286,6 +1286,20 @@ def test_a_port_below_that_of_the_server_is_still_a_clients(first, later):
     assert [phase.direction for phase in phases] == ["forward", "reverse"]
 
 
+def test_the_totals_of_the_only_interval_are_of_the_same_test():
+    text = RUN.replace("Cwnd", "").format(41000).splitlines()
+    head = "[ ID] Interval           Transfer     Bitrate         Retr\n"
+    only = "[  5]   0.00-5.00   sec   240 MBytes   403 Mbits/sec\n"
+    totals = "[  5]   0.00-5.00   sec   241 MBytes   404 Mbits/sec  1769             sender\n"
+    content = (
+        f"Reverse mode, remote host 10.20.0.9 is sending\n{text[0]}\n{head}{only}{head}{totals}"
+    )
+    phases = evidence_of(content.encode()).phases
+    assert [(phase.direction, phase.flow.sent.retransmits) for phase in phases] == [
+        ("reverse", 1769)
+    ]
+
+
 def test_a_blank_before_the_unit_of_time_may_be_missing():
     row = lines.parse_row("[  5] 0.00-10.00sec  1.10 GBytes  943 Mbits/sec   7      sender")
     assert (row.end, row.rest) == (10, "7      sender")
