@@ -1054,6 +1054,12 @@ def test_datagrams_of_both_directions_at_once_are_not_compared():
     assert causes("\n".join(rows) + "\n") == ["D07"]
 
 
+def test_a_server_that_reports_has_responded():
+    report = "[  3] Server Report:\n[  3]  0.0-14.0 sec  {} KBytes  {} Kbits/sec  102 ms  {}/ 893 ({}%)\n"
+    assert causes(NO_REPORT) == ["D33"]
+    assert causes(NO_REPORT + report.format(1067, 624, 150, 17)) == ["D18"]
+
+
 def test_no_verdict_rests_on_less_than_a_second():
     """A quarter of a second at what 10 Mbit/s Ethernet would carry."""
     row = "[  5]   0.00-{} sec  {} KBytes  {} Mbits/sec  {}\n"
