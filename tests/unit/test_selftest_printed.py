@@ -1060,6 +1060,14 @@ def test_a_server_that_reports_has_responded():
     assert causes(NO_REPORT + report.format(1067, 624, 150, 17)) == ["D18"]
 
 
+def test_a_little_that_was_delivered_passed_every_mtu():
+    row = "[  5] {:6.2f}-{:<6.2f} sec  {} KBytes  {} Kbits/sec  {}\n"
+    later = "".join(row.format(at, at + 1, 0, 0, f"{3 - at % 2}   2.79 KBytes") for at in (7, 8, 9))
+    totals = row.format(0, 10, 256, 210, "33   sender") + row.format(0, 10, 128, 104, "receiver")
+    assert causes(later)[0] == "D21"
+    assert causes(later + totals)[0] == "D05"
+
+
 def test_no_verdict_rests_on_less_than_a_second():
     """A quarter of a second at what 10 Mbit/s Ethernet would carry."""
     row = "[  5]   0.00-{} sec  {} KBytes  {} Mbits/sec  {}\n"
