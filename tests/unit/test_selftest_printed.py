@@ -1054,6 +1054,20 @@ def test_datagrams_of_both_directions_at_once_are_not_compared():
     assert causes("\n".join(rows) + "\n") == ["D07"]
 
 
+def test_what_one_of_two_directions_loses_at_once_is_not_at_random():
+    """Both use the same radio, and the other one loses half of a higher rate."""
+    rows = [
+        ("[  5][TX-C]", 78.2, "0.000 ms  0/67547 (0%)  sender"),
+        ("[  5][TX-C]", 35.8, "0.341 ms  34716/67486 (51%)  receiver"),
+        ("[  7][RX-C]", 38.3, "0.000 ms  0/33047 (0%)  sender"),
+        ("[  7][RX-C]", 37.8, "0.391 ms  218/33017 (0.66%)  receiver"),
+    ]
+    both = "".join(
+        _row(0, 10, rate, rest).replace("[  5]", name) + "\n" for name, rate, rest in rows
+    )
+    assert "D19" not in causes(both)
+
+
 def test_a_server_that_reports_has_responded():
     report = "[  3] Server Report:\n[  3]  0.0-14.0 sec  {} KBytes  {} Kbits/sec  102 ms  {}/ 893 ({}%)\n"
     assert causes(NO_REPORT) == ["D33"]
