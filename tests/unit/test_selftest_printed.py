@@ -1074,6 +1074,12 @@ def test_a_server_that_reports_has_responded():
     assert causes(NO_REPORT + report.format(1067, 624, 150, 17)) == ["D18"]
 
 
+def test_what_was_never_sent_comes_before_the_few_that_were_lost():
+    command = "$ iperf3 -u -c server_ip -R -b 300M -l 130\n"
+    total = _row(0, 300, 181, "0.007 ms  8506/52172059 (0.016%)")
+    assert causes(f"{command}{total}\n[  4] Sent 52172059 datagrams\n") == ["D20", "D07"]
+
+
 def test_a_little_that_was_delivered_passed_every_mtu():
     row = "[  5] {:6.2f}-{:<6.2f} sec  {} KBytes  {} Kbits/sec  {}\n"
     later = "".join(row.format(at, at + 1, 0, 0, f"{3 - at % 2}   2.79 KBytes") for at in (7, 8, 9))
