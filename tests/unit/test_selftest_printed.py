@@ -653,6 +653,10 @@ CAUSES = {
         "D27",
         BOTH_SUMS,
     ),
+    "ten megabits, of which nothing but the mean is known": (
+        "D18",
+        means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),
+    ),
     "all of a bucket at once, and nothing for seconds": (
         "D18",
         text([201, 0, 0, 0, 9.4, 0, 0, 0], [2, 610, 620, 630, 640, 640, 640, 640], ends=WAN),

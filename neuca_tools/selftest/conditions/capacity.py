@@ -70,18 +70,14 @@ def _full_link(look: Look, speed: float) -> Hit:
     if look.known_rate < figures.LINE_SHARE[0] * speed:
         text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.target and look.target > speed))
+    is_shaper = speed <= SLOWEST_LINK  # it is likelier than Ethernet so slow
     return Hit(
         1.0,
         text,
         (look.rate_fact,),
-        severity=None if is_wanted or _is_shaper(look, speed) else INFO,
-        confidence=MEDIUM if _is_shaper(look, speed) else HIGH,
+        severity=None if is_wanted or is_shaper else INFO,
+        confidence=MEDIUM if is_shaper else HIGH,
     )
-
-
-def _is_shaper(look: Look, speed: float) -> bool:
-    """Whether a shaper of this rate is likelier than Ethernet so slow."""
-    return speed <= SLOWEST_LINK and look.spread is not None
 
 
 def _token_bucket(look: Look) -> Optional[Hit]:
