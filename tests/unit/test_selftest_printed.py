@@ -657,6 +657,13 @@ CAUSES = {
         "D18",
         means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),
     ),
+    "datagrams that arrive just below a rate that is sold": (
+        "D18",
+        means(
+            ("5", 10, 300, None, "0.000 ms  0/268222 (0%)  sender"),
+            ("5", 10, 96.6, None, "0.142 ms  181195/268219 (68%)  receiver"),
+        ),
+    ),
     "all of a bucket at once, and nothing for seconds": (
         "D18",
         text([201, 0, 0, 0, 9.4, 0, 0, 0], [2, 610, 620, 630, 640, 640, 640, 640], ends=WAN),
