@@ -1099,6 +1099,16 @@ def test_a_little_that_was_delivered_passed_every_mtu():
     assert causes(later + totals)[0] == "D05"
 
 
+@pytest.mark.parametrize("is_server", [True, False])
+def test_what_a_client_of_a_local_network_sends_evenly_may_be_what_a_microcontroller_takes(
+    is_server,
+):
+    ends = ("port 5001", "port 52100") if is_server else ("port 52100", "port 5001")
+    rows = [f"[  3] local 10.20.0.8 {ends[0]} connected with 10.20.0.9 {ends[1]}"]
+    rows += [_row(at, at + 1, 7.3, "") for at in range(6)]
+    assert causes("\n".join([*rows, ""])) == (["D18"] if is_server else [])
+
+
 def test_no_verdict_rests_on_less_than_a_second():
     """A quarter of a second at what 10 Mbit/s Ethernet would carry."""
     row = "[  5]   0.00-{} sec  {} KBytes  {} Mbits/sec  {}\n"

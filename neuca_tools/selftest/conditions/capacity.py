@@ -26,6 +26,7 @@ from neuca_tools.selftest.conditions.datagrams import limited_arrival
 from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
 from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import is_window, stated_window
+from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
@@ -200,6 +201,9 @@ def _is_even(look: Look) -> bool:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
     if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD:
+        return False
+    # A microcontroller receives as evenly.
+    if look.run.is_local_network and not (look.cwnd or is_server(look.run)):
         return False
     if figures.is_constant(look, figures.VERY_STEADY_SPREAD):
         return True
