@@ -653,6 +653,10 @@ CAUSES = {
         "D27",
         BOTH_SUMS,
     ),
+    "all of a bucket at once, and nothing after two seconds": (
+        "D18",
+        text([187, 10.5] + [0] * 8, [64] + [718] * 9),
+    ),
     "ten megabits, of which nothing but the mean is known": (
         "D18",
         means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),
@@ -1077,6 +1081,10 @@ def test_what_one_of_two_directions_loses_at_once_is_not_at_random():
         _row(0, 10, rate, rest).replace("[  5]", name) + "\n" for name, rate, rest in rows
     )
     assert "D19" not in causes(both)
+
+
+def test_a_flow_that_hangs_and_retransmits_emptied_no_bucket():
+    assert causes(text([375, 1.05] + [0] * 6, [1.43] * 8, [2, 2, 1, 1, 0, 1, 0, 1])) == []
 
 
 def test_a_server_that_reports_has_responded():

@@ -55,7 +55,7 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
 
 def path_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
-    if not look.is_unsampled_tcp or look.run.is_loopback:
+    if look.protocol != "tcp" or look.is_sampled or look.run.is_loopback:
         return None
     if figures.is_as_requested(look) or figures.is_paced(look):
         return None
@@ -99,7 +99,7 @@ def _token_bucket(look: Look) -> Optional[Hit]:
 
 def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as much as losses make them, or are too few to tell."""
-    if len(look.all_intervals) < 3:
+    if len(look.all_intervals) < 3 or (look.retransmits and not median(rates)):
         return True
     is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
     return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
