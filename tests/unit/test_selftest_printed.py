@@ -661,6 +661,10 @@ CAUSES = {
         "D18",
         means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),
     ),
+    "datagrams that arrive at one rate until the sender stops": (
+        "D18",
+        udp([21.5] * 5, [530] * 5) + _row(5, 5.61, 13.5, "0.05 ms  18951/19728 (96%)") + "\n",
+    ),
     "datagrams that arrive just below a rate that is sold": (
         "D18",
         means(
