@@ -657,6 +657,10 @@ CAUSES = {
         "D18",
         text([187, 10.5] + [0] * 8, [64] + [718] * 9),
     ),
+    "a window that waits for seconds before a slow shaper": (
+        "D18",
+        text([3.3, 0, 1.04] + [0] * 6, [33.9] * 9),
+    ),
     "ten megabits, of which nothing but the mean is known": (
         "D18",
         means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),

@@ -34,6 +34,9 @@ STEADY_SPREAD = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
 BURST_RATIO = 3  # times the rate after it
 CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
+# Seconds: two round trips by way of a geostationary satellite (RFC 2488, section 2); what TCP has
+# in flight is half of a window at least.
+LONGEST_PATH = 1.2
 NEAR_LINE = 0.75  # of the speed of Ethernet
 USUAL_SECONDS = 1.5  # seconds: means of longer intervals vary less
 SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
@@ -62,7 +65,7 @@ def path_rate(look: Look) -> Optional[Hit]:
     speed = figures.filled_link_speed(look)
     if speed is not None:
         return _full_link(look, speed)
-    return _token_bucket(look) or _constant_rate(look) or _common_ceiling(look)
+    return _token_bucket(look) or _constant_rate(look) or _common_ceiling(look) or _long_queue(look)
 
 
 def _full_link(look: Look, speed: float) -> Hit:
@@ -180,6 +183,21 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
             single_fact("retransmits", look.retransmits),
         ),
         "compare it with the rate that was ordered, or that the cloud allows this guest",
+        confidence=MEDIUM,
+    )
+
+
+def _long_queue(look: Look) -> Optional[Hit]:
+    """A window takes longer to pass than any path does: most of it waits in a queue."""
+    if look.retransmits or look.implied_rtt <= LONGEST_PATH:
+        return None
+    return Hit(
+        0.8,
+        f"a window of {amounts.size(look.cwnd or 0)} takes {amounts.time(look.implied_rtt)} at "
+        f"{amounts.rate(look.known_rate)}, longer than any path: it waits before a slow link or a "
+        "shaper",
+        (look.rate_fact, single_fact("cwnd", look.cwnd)),
+        ORDERED,
         confidence=MEDIUM,
     )
 
