@@ -653,6 +653,29 @@ CAUSES = {
         "D27",
         BOTH_SUMS,
     ),
+    "all of a bucket at once, and nothing after two seconds": (
+        "D18",
+        text([187, 10.5] + [0] * 8, [64] + [718] * 9),
+    ),
+    "a window that waits for seconds before a slow shaper": (
+        "D18",
+        text([3.3, 0, 1.04] + [0] * 6, [33.9] * 9),
+    ),
+    "ten megabits, of which nothing but the mean is known": (
+        "D18",
+        means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),
+    ),
+    "datagrams that arrive at one rate until the sender stops": (
+        "D18",
+        udp([21.5] * 5, [530] * 5) + _row(5, 5.61, 13.5, "0.05 ms  18951/19728 (96%)") + "\n",
+    ),
+    "datagrams that arrive just below a rate that is sold": (
+        "D18",
+        means(
+            ("5", 10, 300, None, "0.000 ms  0/268222 (0%)  sender"),
+            ("5", 10, 96.6, None, "0.142 ms  181195/268219 (68%)  receiver"),
+        ),
+    ),
     "all of a bucket at once, and nothing for seconds": (
         "D18",
         text([201, 0, 0, 0, 9.4, 0, 0, 0], [2, 610, 620, 630, 640, 640, 640, 640], ends=WAN),
@@ -1065,6 +1088,55 @@ def test_datagrams_of_both_directions_at_once_are_not_compared():
         )
     ]
     assert causes("\n".join(rows) + "\n") == ["D07"]
+
+
+def test_what_one_of_two_directions_loses_at_once_is_not_at_random():
+    """Both use the same radio, and the other one loses half of a higher rate."""
+    rows = [
+        ("[  5][TX-C]", 78.2, "0.000 ms  0/67547 (0%)  sender"),
+        ("[  5][TX-C]", 35.8, "0.341 ms  34716/67486 (51%)  receiver"),
+        ("[  7][RX-C]", 38.3, "0.000 ms  0/33047 (0%)  sender"),
+        ("[  7][RX-C]", 37.8, "0.391 ms  218/33017 (0.66%)  receiver"),
+    ]
+    both = "".join(
+        _row(0, 10, rate, rest).replace("[  5]", name) + "\n" for name, rate, rest in rows
+    )
+    assert "D19" not in causes(both)
+
+
+def test_a_flow_that_hangs_and_retransmits_emptied_no_bucket():
+    assert causes(text([375, 1.05] + [0] * 6, [1.43] * 8, [2, 2, 1, 1, 0, 1, 0, 1])) == []
+
+
+def test_a_server_that_reports_has_responded():
+    report = "[  3] Server Report:\n[  3]  0.0-14.0 sec  {} KBytes  {} Kbits/sec  102 ms  {}/ 893 ({}%)\n"
+    assert [one.id for one in told(NO_REPORT).findings] == ["D33"]
+    assert [one.id for one in told(NO_REPORT.replace("1.05 M", "693 M")).possible] == ["D33"]
+    assert causes(NO_REPORT + report.format(1067, 624, 150, 17)) == ["D18"]
+
+
+def test_what_was_never_sent_comes_before_the_few_that_were_lost():
+    command = "$ iperf3 -u -c server_ip -R -b 300M -l 130\n"
+    total = _row(0, 300, 181, "0.007 ms  8506/52172059 (0.016%)")
+    assert causes(f"{command}{total}\n[  4] Sent 52172059 datagrams\n") == ["D20", "D07"]
+
+
+def test_a_little_that_was_delivered_passed_every_mtu():
+    row = "[  5] {:6.2f}-{:<6.2f} sec  {} KBytes  {} Kbits/sec  {}\n"
+    later = "".join(row.format(at, at + 1, 0, 0, f"{3 - at % 2}   2.79 KBytes") for at in (7, 8, 9))
+    totals = row.format(0, 10, 256, 210, "33   sender") + row.format(0, 10, 128, 104, "receiver")
+    assert causes(later)[0] == "D21"
+    assert causes(later + totals)[0] == "D05"
+
+
+@pytest.mark.parametrize("is_server", [True, False])
+def test_what_a_client_of_a_local_network_sends_evenly_may_be_what_a_microcontroller_takes(
+    is_server,
+):
+    ends = ("port 5001", "port 52100") if is_server else ("port 52100", "port 5001")
+    rows = [f"[  3] local 10.20.0.8 {ends[0]} connected with 10.20.0.9 {ends[1]}"]
+    rows += [_row(at, at + 1, 7.3, "") for at in range(6)]
+    assert causes("\n".join([*rows, ""])) == (["D18"] if is_server else [])
 
 
 def test_no_verdict_rests_on_less_than_a_second():

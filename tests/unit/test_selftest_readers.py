@@ -1332,6 +1332,36 @@ def test_each_direction_of_each_tradeoff_is_a_test_of_its_own(without):
     assert ways == [("tcp", "forward", 941), ("tcp", "reverse", 505)] * 2
 
 
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [("{0}:5001 {1}:1309", "{0}:50210 {1}:5001"), ("{1}:1309 {0}:5001", "{1}:5001 {0}:50210")],
+    ids=["server", "client"],
+)
+def test_a_port_below_that_of_the_server_is_still_a_clients(first, later):
+    """Windows before Vista takes 1025 to 5000; each end of iperf 2 with -r prints the same two tests."""
+    text = ""
+    for ends, rate in ((first, 349), (later, 1.03)):
+        local, remote = ends.format("10.20.0.9", "10.20.0.8").replace(":", " port ").split(" 10.")
+        text += f"[  4] local {local} connected with 10.{remote}\n"
+        text += f"[  4]  0.0-10.0 sec  {rate / 8.389:.2f} MBytes  {rate} Mbits/sec\n"
+    phases = evidence_of(text.encode()).phases
+    assert [phase.direction for phase in phases] == ["forward", "reverse"]
+
+
+def test_the_totals_of_the_only_interval_are_of_the_same_test():
+    text = RUN.replace("Cwnd", "").format(41000).splitlines()
+    head = "[ ID] Interval           Transfer     Bitrate         Retr\n"
+    only = "[  5]   0.00-5.00   sec   240 MBytes   403 Mbits/sec\n"
+    totals = "[  5]   0.00-5.00   sec   241 MBytes   404 Mbits/sec  1769             sender\n"
+    content = (
+        f"Reverse mode, remote host 10.20.0.9 is sending\n{text[0]}\n{head}{only}{head}{totals}"
+    )
+    phases = evidence_of(content.encode()).phases
+    assert [(phase.direction, phase.flow.sent.retransmits) for phase in phases] == [
+        ("reverse", 1769)
+    ]
+
+
 def test_a_blank_before_the_unit_of_time_may_be_missing():
     row = lines.parse_row("[  5] 0.00-10.00sec  1.10 GBytes  943 Mbits/sec   7      sender")
     assert (row.end, row.rest) == (10, "7      sender")

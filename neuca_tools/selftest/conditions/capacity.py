@@ -26,6 +26,7 @@ from neuca_tools.selftest.conditions.datagrams import limited_arrival
 from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
 from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import is_window, stated_window
+from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
@@ -33,6 +34,9 @@ STEADY_SPREAD = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
 BURST_RATIO = 3  # times the rate after it
 CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
+# Seconds: two round trips by way of a geostationary satellite (RFC 2488, section 2); what TCP has
+# in flight is half of a window at least.
+LONGEST_PATH = 1.2
 NEAR_LINE = 0.75  # of the speed of Ethernet
 USUAL_SECONDS = 1.5  # seconds: means of longer intervals vary less
 SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
@@ -54,14 +58,14 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
 
 def path_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
-    if not look.is_unsampled_tcp or look.run.is_loopback:
+    if look.protocol != "tcp" or look.is_sampled or look.run.is_loopback:
         return None
     if figures.is_as_requested(look) or figures.is_paced(look):
         return None
     speed = figures.filled_link_speed(look)
     if speed is not None:
         return _full_link(look, speed)
-    return _token_bucket(look) or _constant_rate(look) or _common_ceiling(look)
+    return _token_bucket(look) or _constant_rate(look) or _common_ceiling(look) or _long_queue(look)
 
 
 def _full_link(look: Look, speed: float) -> Hit:
@@ -70,18 +74,14 @@ def _full_link(look: Look, speed: float) -> Hit:
     if look.known_rate < figures.LINE_SHARE[0] * speed:
         text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.target and look.target > speed))
+    is_shaper = speed <= SLOWEST_LINK  # it is likelier than Ethernet so slow
     return Hit(
         1.0,
         text,
         (look.rate_fact,),
-        severity=None if is_wanted or _is_shaper(look, speed) else INFO,
-        confidence=MEDIUM if _is_shaper(look, speed) else HIGH,
+        severity=None if is_wanted or is_shaper else INFO,
+        confidence=MEDIUM if is_shaper else HIGH,
     )
-
-
-def _is_shaper(look: Look, speed: float) -> bool:
-    """Whether a shaper of this rate is likelier than Ethernet so slow."""
-    return speed <= SLOWEST_LINK and look.spread is not None
 
 
 def _token_bucket(look: Look) -> Optional[Hit]:
@@ -102,7 +102,7 @@ def _token_bucket(look: Look) -> Optional[Hit]:
 
 def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as much as losses make them, or are too few to tell."""
-    if len(look.all_intervals) < 3:
+    if len(look.all_intervals) < 3 or (look.retransmits and not median(rates)):
         return True
     is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
     return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
@@ -187,6 +187,21 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     )
 
 
+def _long_queue(look: Look) -> Optional[Hit]:
+    """A window takes longer to pass than any path does: most of it waits in a queue."""
+    if look.retransmits or look.implied_rtt <= LONGEST_PATH:
+        return None
+    return Hit(
+        0.8,
+        f"a window of {amounts.size(look.cwnd or 0)} takes {amounts.time(look.implied_rtt)} at "
+        f"{amounts.rate(look.known_rate)}, longer than any path: it waits before a slow link or a "
+        "shaper",
+        (look.rate_fact, single_fact("cwnd", look.cwnd)),
+        ORDERED,
+        confidence=MEDIUM,
+    )
+
+
 def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
     if cap is None or (not look.retransmits and not look.cwnd and may_be_rate_of_host(look)):
@@ -204,6 +219,9 @@ def _is_even(look: Look) -> bool:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
     if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD:
+        return False
+    # A microcontroller receives as evenly.
+    if look.run.is_local_network and not (look.cwnd or is_server(look.run)):
         return False
     if figures.is_constant(look, figures.VERY_STEADY_SPREAD):
         return True

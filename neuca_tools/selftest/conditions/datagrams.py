@@ -19,7 +19,7 @@ from neuca_tools.selftest.conditions.base import (
     of_all_directions,
     single_fact,
 )
-from neuca_tools.selftest.conditions.figures import STEADY_SPREAD
+from neuca_tools.selftest.conditions.figures import STEADY_SPREAD, cap_above
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
@@ -103,7 +103,9 @@ def _lossy_intervals_by_chance(losses: Sequence[int]) -> float:
 
 def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
-    slowest, hits = slowest_test(session.looks), []
+    # Of both directions at once, each may make the other lose.
+    slowest = slowest_test([look for look in session.looks if len(look.run.flows) < 2])
+    hits: list[Optional[Hit]] = []
     alone = [look for look in session.tcp if look.phase.name != BIDIRECTIONAL]
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         hits = [_random_at(slowest, session)]
@@ -321,6 +323,8 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     if look.known_loss < LIMITED_LOSS or not is_losing(look):
         return None
     rates = known_rates(interval for interval in look.steady if interval.lost is not None)
+    if not rates and cap_above(look.known_rate):
+        rates = [look.known_rate] * MIN_INTERVALS
     if len(rates) < MIN_INTERVALS or pstdev(rates) >= STEADY_SPREAD * mean(rates):
         return None
     arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM

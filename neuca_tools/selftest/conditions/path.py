@@ -265,7 +265,8 @@ def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval
     known = [interval for interval in flow.intervals if interval.bytes is not None]
     if len(known) < 2 or any(interval.bytes for interval in known[1:]):
         return None, None
-    if known[0].start > 0 and (known[0].bytes or not flow.intervals[-1].cwnd):
+    is_through = known[0].bytes or flow.received.bytes or not flow.intervals[-1].cwnd
+    if known[0].start > 0 and is_through:
         return None, None
     return (known[0], known[-1]) if _is_timed_out(known) else (None, None)
 

@@ -10,6 +10,7 @@ from typing import Optional
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest.conditions.base import (
     HIGH,
+    LOW,
     MEDIUM,
     Hit,
     Session,
@@ -17,6 +18,7 @@ from neuca_tools.selftest.conditions.base import (
     known_facts,
     single_fact,
 )
+from neuca_tools.selftest.conditions.datagrams import DELIBERATE
 from neuca_tools.selftest.conditions.host import error_text, is_refused
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
@@ -198,7 +200,7 @@ def closed_port(session: Session) -> Optional[Hit]:
     if is_rejected(session):
         return _rejected_by_firewall(session)
     if NO_ANSWER.search(said):
-        return _no_answer(said)
+        return _no_answer(said, session)
     return _no_response(session, said) or _udp_blocked(session)
 
 
@@ -289,8 +291,12 @@ def is_udp_blocked(evidence: Evidence) -> bool:
     return bool(idle.count) and idle.lost == idle.count and evidence.idle_tcp.p50 is not None
 
 
-def _no_answer(said: str) -> Hit:
-    """The UDP server of iperf 2 answers the last datagram with what it received."""
+def _no_answer(said: str, session: Session) -> Hit:
+    """The UDP server of iperf 2 answers the last datagram with what it received.
+
+    That of a microcontroller does not, or is too busy.
+    """
+    is_slow = all(look.known_rate <= DELIBERATE for look in session.looks)
     return Hit(
         0.8,
         "the server never responded: nothing listens on that UDP port, a firewall drops the "
@@ -298,7 +304,7 @@ def _no_answer(said: str) -> Hit:
         (single_fact("iperf", said),),
         "check whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
-        confidence=MEDIUM,
+        confidence=MEDIUM if is_slow else LOW,
     )
 
 

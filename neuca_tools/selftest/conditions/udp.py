@@ -124,7 +124,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     if look.is_unsampled and is_gentle(look):
         return None
     return Hit(
-        0.6 if look.known_loss <= HOPELESS_LOSS else 0.2,
+        0.2 if _is_less_than_missing(look) else 0.6,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
         f"counters, a socket buffer that overflows at {amounts.rate(look.rate)} is the usual "
         f"cause{_fragments_clause(look)}",
@@ -135,6 +135,13 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
+
+
+def _is_less_than_missing(look: Look) -> bool:
+    """Whether another cause takes more: the receiver on average, or what was never sent (D20)."""
+    if look.known_loss < SLIGHT_LOSS:
+        return sender_too_slow(look) is not None
+    return look.known_loss > HOPELESS_LOSS
 
 
 def _severity_of_moment(look: Look) -> Optional[str]:

@@ -14,6 +14,7 @@ from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, stea
 from neuca_tools.selftest.evidence.run import (
     BBR,
     MSS,
+    Connection,
     Flow,
     Interval,
     Run,
@@ -28,8 +29,23 @@ from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
+DEFAULT_PORTS = (5001, 5201)  # of iperf 2 and iperf3
 BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
 ENOUGH_POINTS, FEW_SAMPLES = 10, 3  # points of a trace for a quantile, samples for a least value
+
+
+def is_server(run: Run) -> bool:
+    """Whether the port that all connections share is its own: the client has one for each."""
+    return any(map(is_server_end, run.connections))
+
+
+def is_server_end(connection: Connection) -> bool:
+    """Whether the local port is the server's: a default one, or the lower of the two.
+
+    A client's port is the higher one, but of Windows before Vista (1025 to 5000).
+    """
+    local, remote = connection.local_port, connection.remote_port
+    return remote not in DEFAULT_PORTS and (local in DEFAULT_PORTS or local < remote)
 
 
 def look_at_phase(evidence: Evidence, phase: Phase) -> Look:

@@ -247,7 +247,7 @@ FALLEN_WINDOW = 0.85
 RECOVERED_WINDOW = 0.95
 RISEN_BY = 1.1  # times the first third, by the last third of the values
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
-TAIL_SHARE = 0.5  # of the usual interval: iperf3 prints what is left at the end as one more
+TAIL_SHARE = 0.9  # of the usual interval: what arrives after the sender stopped is one more
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
 SEND_BUFFER = 4 * 2**20
 
@@ -295,7 +295,7 @@ def usual_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tupl
 
 
 def whole_intervals(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
-    """Without a last one that is much shorter than the others."""
+    """Without a last one that is shorter than the others."""
     if len(intervals) < 2 or intervals[-1].seconds >= TAIL_SHARE * intervals[0].seconds:
         return tuple(intervals)
     return tuple(intervals[:-1])

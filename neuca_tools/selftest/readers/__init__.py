@@ -36,6 +36,10 @@ IPERF2 = re.compile(
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 # An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
 TERMINAL_NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
+# What pages make of blanks, hyphens and line ends, and Markdown of brackets and line ends.
+TYPOGRAPHY = str.maketrans({"\u00a0": " ", "\u2013": "-", "\u2212": "-", "\u200b": None})
+LINE_BREAK = re.compile(r"<br ?/?>\n?", re.IGNORECASE)
+ESCAPED = re.compile(r"\\([\[\]\n])")
 # Results that are a string of another document, such as "server_output_text".
 ESCAPED_ROW = re.compile(r"sec\b[^\n]{0,200}\\n")
 LONG_LINE = 100  # characters of a line: two rows have more
@@ -98,7 +102,14 @@ def _read_json(document: str) -> list[Run]:
 
 
 def _clean_text(document: str) -> str:
-    document = document.replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
+    document = document.replace("\r\n", "\n").replace("=C2=A0", " ").lstrip("\ufeff")
+    if "&" in document:
+        from html import unescape  # which few documents need
+
+        document = unescape(document)
+    if not document.isascii():
+        document = document.translate(TYPOGRAPHY)
+    document = ESCAPED.sub(r"\1", LINE_BREAK.sub("\n", document))
     if not JSON.search(document):
         document = _unescape_rows(document)
     document = WRAPPED_ROW.sub(r" \1", TERMINAL_NOISE.sub("", with_rows_of_csv(document)))

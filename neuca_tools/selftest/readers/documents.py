@@ -17,10 +17,10 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
+from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, decode_bytes, read_all
 from neuca_tools.selftest.readers.lines import TRADEOFF
-from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE: Mapping[Direction, Direction] = {"forward": "reverse", "reverse": "forward"}
 REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have

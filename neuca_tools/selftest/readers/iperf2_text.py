@@ -95,7 +95,9 @@ def _requested_rate(words: Words) -> Optional[float]:
 
 
 def _find_error(text: Text, document: str) -> Optional[str]:
-    reason = lines.first_group(_FAILED, document) or lines.first_group(_NOT_ACKNOWLEDGED, document)
+    reason = lines.first_group(_FAILED, document)
+    if reason is None and not any(lines.parse_losses(row.rest) for row in text.rows):
+        reason = lines.first_group(_NOT_ACKNOWLEDGED, document)  # and no later report
     if reason or text.rows:
         return reason
     return lines.NO_RESULTS

@@ -60,7 +60,7 @@ LONGEST_NAME = 80  # characters of a host, as in the lines of iperf itself
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.
 _MARKUP = re.compile(
-    r"</?(?:b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>|\*\*",
+    r"</?(?:b|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>|\*\*",
     re.IGNORECASE,
 )
 _QUOTES = " \t\r\",'"  # around a line that is a string in other documents

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Optional
 
+from neuca_tools.selftest.evidence.derive import is_server, is_server_end
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (
@@ -106,6 +107,8 @@ class _Results:
         latest = self.latest.get(key, next(reversed(self.latest.values())))
         if row.start or latest.start or row.end <= LONE_INTERVAL_SECONDS:
             return False
+        if row.rest.endswith(TOTALS) and not latest.rest.endswith(TOTALS):
+            return False  # of the only interval
         is_apart = self.is_headed or not any((self.streams, row.rest, latest.rest))
         is_copy = row.bytes == latest.bytes and key == next(reversed(self.latest))
         # The report of the other end follows with what it lost.
@@ -164,7 +167,7 @@ def separate_ends(document: str) -> list[str]:
     lines = document.split("\n")
     clients, served = dict[str, Connection](), dict[str, Connection]()
     for name, connection in known_values(parse_connection(line[:LONGEST_LINE]) for line in lines):
-        (served if _is_of_server(connection) else clients)[name] = connection
+        (served if is_server_end(connection) else clients)[name] = connection
     if not (clients and served and clients.keys().isdisjoint(served)):
         return [document]
     if not _are_of_two_runs(clients.values(), served.values()):
@@ -217,15 +220,6 @@ def _is_other_end(earlier: Run, run: Run) -> bool:
     return any(
         (connection.remote_port, connection.local_port) in ports for connection in run.connections
     )
-
-
-def is_server(run: Run) -> bool:
-    """Whether the port that all connections share is its own: the client has one for each."""
-    return any(map(_is_of_server, run.connections))
-
-
-def _is_of_server(connection: Connection) -> bool:
-    return connection.local_port < connection.remote_port
 
 
 def _with_received(client: Run, server: Run) -> Run:
