@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from ipaddress import ip_interface
 from itertools import chain
 from typing import Optional
 
@@ -192,6 +193,11 @@ class LearnedConfiguration:
             reason = self.limits.bare_address_reason(address)
             if reason:
                 text = f"it got the address {address} from a server or router: {reason}"
+                self.problems.append(Problem("contested", text, key))
+        for index, host in sorted(self.world.broadcasts, key=str):
+            reason = self.limits.bare_address_reason(ip_interface(host))
+            if reason and index == device.index:
+                text = f"it got the broadcast address {host} from a server: {reason}"
                 self.problems.append(Problem("contested", text, key))
         for route in self.world.routes:
             is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL

@@ -18,7 +18,7 @@ from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles, own_mac
 from neuca_tools.model import Address, Host, Network, Route, World
-from neuca_tools.model.addresses import NetworkTable
+from neuca_tools.model.addresses import NetworkTable, broadcast_of
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
@@ -67,7 +67,9 @@ class RequestLimits:
         """Why this address is refused if its network gets no route in the main table."""
         if address.ip in self.own:
             return "it is an address of the management NIC"
-        return self._repetition_reason(address.ip) or self._takeover_reason(ip_network(address.ip))
+        host = address.ip
+        reason = self._repetition_reason(host) or self._takeover_reason(ip_network(host))
+        return reason or self._broadcast_reason(address)
 
     def address_reason(self, address: Address) -> Optional[str]:
         """Why this address is refused.
@@ -78,7 +80,15 @@ class RequestLimits:
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
-        return self._repetition_reason(ip) or self._network_reason(address.network)
+        reason = self._repetition_reason(ip) or self._network_reason(address.network)
+        return reason or self._broadcast_reason(address)
+
+    def _broadcast_reason(self, address: Address) -> Optional[str]:
+        """Why the broadcast address that comes with this address may lead to no other link."""
+        host = broadcast_of(address.network)
+        if host in self.own:
+            return f"its broadcast address {host} is an address of the management NIC"
+        return None if host is None else self._takeover_reason(ip_network(host))
 
     def _repetition_reason(self, ip: Host) -> Optional[str]:
         others = self.requested_twice.get(ip)

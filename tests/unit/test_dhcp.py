@@ -475,6 +475,23 @@ def test_an_address_that_no_document_could_have_is_reported(lease, reason):
     assert texts == [f"it got the address {lease} from a server or router: {reason}"]
 
 
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("192.0.2.10", "it is an address of the management NIC"),
+        (
+            "192.0.2.1",
+            "it would take over 192.0.2.1, which is reached through the management NIC",
+        ),
+    ],
+)
+def test_a_broadcast_address_that_takes_over_a_guarded_host_is_reported(host, reason):
+    """networkd of systemd 255 and 257 sets the one that the server chooses (option 28)."""
+    look = replace(seen(), broadcasts=frozenset({(2, ip_address(host)), (1, ip_address(host))}))
+    texts = [problem.text for problem in solve(look).problems]
+    assert texts == [f"it got the broadcast address {host} from a server: {reason}"]
+
+
 def test_a_default_route_that_gets_into_the_main_table_is_reported():
     look = seen(LINK)
     leak = route("0.0.0.0/0", 2, "10.9.0.1", 5000, DHCP)
