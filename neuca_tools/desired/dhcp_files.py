@@ -33,6 +33,14 @@ _ON_REQUEST = {
     "use-hostname": "UseHostname",
     "use-domains": "UseDomains",
 }
+# What networkd would set because of an advertisement: the interval between the ICMPv6 errors of the
+# whole host (systemd 255), and on the link a hop limit of 1 too. Older versions ignore the keys.
+_UNUSED_OF_ADVERTISEMENTS = (
+    "UseICMP6RateLimit=no",
+    "UseHopLimit=no",
+    "UseReachableTime=no",
+    "UseRetransmissionTime=no",
+)
 # IPv4, IPv6: the word of systemd.network(5).
 _FAMILIES = {
     (True, True): "yes",
@@ -180,6 +188,7 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         *_section_lines("DHCPv6", number, dict(asked.dhcp6_overrides), has_mtu),
         *_section_lines("IPv6AcceptRA", number, dict(asked.dhcp6_overrides), has_mtu),
         f"DHCPv6Client={_yes_or_no(bool(asked.dhcp6))}",
+        *(_UNUSED_OF_ADVERTISEMENTS if asked.takes_advertisements else ()),
     ]
     return ("\n".join(lines) + "\n").encode()
 

@@ -167,6 +167,15 @@ def test_what_a_document_asks_for_is_in_the_file(asked, line):
 
 
 @pytest.mark.parametrize(
+    "option", ["ICMP6RateLimit", "HopLimit", "ReachableTime", "RetransmissionTime"]
+)
+def test_of_an_advertisement_only_addresses_routes_and_the_mtu_are_used(option):
+    """networkd of systemd 255 sets net.ipv6.icmp.ratelimit because of one."""
+    assert f"Use{option}=no" in lines("IPv6AcceptRA", accept_ra=True)
+    assert f"Use{option}=no" not in lines("IPv6AcceptRA", dhcp4=True)  # some versions warn
+
+
+@pytest.mark.parametrize(
     ("overrides", "line"),
     [
         ((("use-dns", "true"),), "UseDNS=yes"),
