@@ -179,7 +179,8 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         "[Network]",
         f"DHCP={_FAMILIES[bool(asked.dhcp4), bool(asked.dhcp6)]}",
         f"IPv6AcceptRA={_yes_or_no(asked.takes_advertisements)}",
-        f"LinkLocalAddressing={_FAMILIES['ipv4' in link_local, 'ipv6' in link_local]}",
+        # IPv4's has a route in the main table, which would take over the metadata service.
+        f"LinkLocalAddressing={_FAMILIES[False, 'ipv6' in link_local]}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
         *_section_lines("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
@@ -302,7 +303,7 @@ def _ipv4_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     yield "dhcp-client-id=mac"
     # Versions before 1.48 do not know it, and never release a lease.
     yield "dhcp-send-release=1"
-    yield f"link-local={3 if 'ipv4' in (asked.link_local or ()) else 2}"
+    yield "link-local=2"  # off
     yield f"dhcp-send-hostname={overrides.get('send-hostname', 'true')}"
     if "hostname" in overrides:
         yield f"dhcp-hostname={overrides['hostname']}"

@@ -157,8 +157,8 @@ def lines(section="", has_mtu=False, **asked):
         ({"accept_ra": True}, "IPv6AcceptRA=yes"),
         ({"dhcp4": True, "critical": True}, "KeepConfiguration=yes"),
         ({"dhcp4": True, "link_local": ()}, "LinkLocalAddressing=no"),
-        ({"dhcp4": True, "link_local": ("ipv4",)}, "LinkLocalAddressing=ipv4"),
-        ({"dhcp4": True, "link_local": ("ipv6", "ipv4")}, "LinkLocalAddressing=yes"),
+        ({"dhcp4": True, "link_local": ("ipv4",)}, "LinkLocalAddressing=no"),
+        ({"dhcp4": True, "link_local": ("ipv6", "ipv4")}, "LinkLocalAddressing=ipv6"),
         ({"dhcp4": True, "optional": False}, "RequiredForOnline=no"),
     ],
 )
