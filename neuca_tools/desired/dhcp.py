@@ -36,9 +36,10 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes, routes_through
+from neuca_tools.model.topology import PLATFORM_HOSTS, foreign_routes, routes_through
 
 SETTING = "dhcp"  # in the notes of a link
+SLAAC_LENGTH = 64  # a whole network of IPv6 (RFC 4291, 2.5.4), which may be that of a lab
 MAX_ROUTES = 64  # for each link: a server or router must not fill the routing table
 
 
@@ -165,10 +166,9 @@ class LearnedConfiguration:
         reason = self.limits.route_reason(route.to)
         if reason is None and count_public([route.to], route.to.version):
             reason = "only a document can route public addresses"
+        reason = reason or _service_reason(route.to)
         if reason or route.via is None:
             return reason
-        if route.to.is_link_local:
-            return "link-local addresses are not routed"
         return self._gateway_reason(route.index, route.via, connected)
 
     def _gateway_reason(
@@ -207,6 +207,15 @@ class LearnedConfiguration:
                     " neucad did not add"
                 )
                 self.problems.append(Problem("contested", text, key))
+
+
+def _service_reason(to: Network) -> Optional[str]:
+    """Why no server or router may route a network in which clouds have DNS and NTP servers."""
+    if to.is_link_local:
+        return "link-local addresses are not routed"
+    service = next((host for host in PLATFORM_HOSTS if host in to), None)
+    is_taken = service is not None and to.prefixlen > SLAAC_LENGTH
+    return f"clouds have the service {service} there" if is_taken else None
 
 
 def _is_ipv6_link_local(network: Network) -> bool:
