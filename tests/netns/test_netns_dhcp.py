@@ -198,7 +198,7 @@ def test_a_broadcast_address_that_takes_over_a_guarded_host_is_reported(cloud, h
     lease(cloud)
     cloud.ip(f"address add 10.9.0.52/24 broadcast {host} dev dp1 valid_lft 600 preferred_lft 600")
     assert cloud.once().code == 4
-    assert [text for _, text in cloud.problems() if f"the broadcast address {host} " in text]
+    assert [text for _, text in cloud.problems("dp1") if f"the broadcast address {host} " in text]
     cloud.ip("address delete 10.9.0.52/24 dev dp1")
     assert cloud.once().code == 0
 
