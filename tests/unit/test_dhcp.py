@@ -160,6 +160,8 @@ def lines(section="", has_mtu=False, **asked):
         ({"dhcp4": True, "link_local": ("ipv4",)}, "LinkLocalAddressing=no"),
         ({"dhcp4": True, "link_local": ("ipv6", "ipv4")}, "LinkLocalAddressing=ipv6"),
         ({"dhcp4": True, "optional": False}, "RequiredForOnline=no"),
+        ({"dhcp4": True, "dhcp4_overrides": (("use-dns", "true"),)}, "DNSDefaultRoute=no"),
+        ({"dhcp6": True, "dhcp6_overrides": (("use-dns", "true"),)}, "DNSDefaultRoute=no"),
     ],
 )
 def test_what_a_document_asks_for_is_in_the_file(asked, line):
