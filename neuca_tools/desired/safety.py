@@ -88,7 +88,7 @@ class RequestLimits:
         host = broadcast_of(address.network)
         if host in self.own:
             return f"its broadcast address {host} is an address of the management NIC"
-        return None if host is None else self._takeover_reason(ip_network(host))
+        return _takeover_text(host) if host in self.hosts else None
 
     def _repetition_reason(self, ip: Host) -> Optional[str]:
         others = self.requested_twice.get(ip)
@@ -113,7 +113,7 @@ class RequestLimits:
     def _takeover_reason(self, to: Network) -> Optional[str]:
         for host, now in self.hosts.items():
             if host.version == to.version and host in to and to.prefixlen >= now:
-                return f"it would take over {host}, which is reached through the management NIC"
+                return _takeover_text(host)
         return None
 
     def _override_reason(self, to: Network) -> Optional[str]:
@@ -134,6 +134,10 @@ class RequestLimits:
             f"together, the requested routes and networks cover more public IPv{to.version}"
             f" addresses than a /{most}, which is the limit, so the widest of them are refused"
         )
+
+
+def _takeover_text(host: Optional[Host]) -> str:
+    return f"it would take over {host}, which is reached through the management NIC"
 
 
 def _place_text(to: Network, prefix: Network) -> str:
