@@ -24,7 +24,6 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -32,6 +31,7 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Address, Device, Host, Route, World
+from neuca_tools.model.addresses import broadcast_of
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 from neuca_tools.model.shapes import Shapes
@@ -177,14 +177,14 @@ def reason_to_refuse(
     """
     if str(address) != before and address.ip in _hosts_set_otherwise(index, world):
         return "it is set on the link in another way"
-    others = chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})
-    if address.ip in {other.ip for other in others}:
-        return "it is an address of another interface"
-    taken = address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *_gateways_elsewhere(index, world))
-    if taken or any(address.ip in network for network in map(ip_network, guarded)):
-        return f"it would take over {address.ip}, which is reached through the management NIC"
-    if address.ip.is_link_local:
-        # Clouds have DNS and NTP servers there.
+    hosts, networks = _hosts_elsewhere(index, world), [*map(ip_network, guarded)]
+    for host in filter(None, (address.ip, broadcast_of(address.network))):
+        if host in hosts:
+            what = "it" if host == address.ip else f"its broadcast address {host}"
+            return f"{what} is an address of another interface"
+        if host in _guarded_hosts(index, world) or any(host in network for network in networks):
+            return f"it would take over {host}, which is reached through the management NIC"
+    if address.ip.is_link_local:  # Clouds have DNS and NTP servers there.
         return f"it is link-local, which none from a server is ({_LINK_LOCAL[address.version]})"
     return ""
 
@@ -195,9 +195,16 @@ def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
     return {address.ip for address in addresses if (index, address) not in world.leased}
 
 
-def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
-    """The gateways of the default routes through other interfaces."""
-    return {route.via for route in world.routes if route.index != index and route.is_default}
+def _hosts_elsewhere(index: int, world: World) -> set[Host]:
+    """The addresses of other interfaces."""
+    others = world.addresses.keys() - {index}
+    return {address.ip for other in others for address in world.addresses[other]}
+
+
+def _guarded_hosts(index: int, world: World) -> set[Optional[Host]]:
+    """The metadata services, and the gateways of the default routes through other interfaces."""
+    ways = (route for route in world.routes if route.index != index and route.is_default)
+    return {*METADATA_HOSTS, *PLATFORM_HOSTS, *(route.via for route in ways)}
 
 
 # --- setting --------------------------------------------------------------------------------------
@@ -218,9 +225,7 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
             write_files({place: json.dumps(left).encode()})
             return
         lease = lease._replace(addresses=accepted)
-        record = _lease_record(lease, request, world, before)
-        if refused:
-            record["refused"] = refused
+        record = {**_lease_record(lease, request, world, before), "refused": refused}
         if request["mtu"] and not record["mtu"]:
             _restore_mtu(netlink, world.devices[index], before)
         # First of all, so that all that follows is known to be ours, whatever fails.
@@ -270,9 +275,8 @@ def _lease_record(
     limits = (device.max_mtu, _mtu_below(device, world))
     mtu = min(lease.mtu, *filter(None, limits)) if is_usable else 0
     was = int(before.get("mtu_before", 0)) or device.mtu
-    now = int(time.time())
     ends = {
-        str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
+        str(timed.address): int(time.time()) + timed.valid if timed.valid != FOR_EVER else 0
         for timed in lease.addresses
     }
     return {

@@ -20,7 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from neuca_tools.backends import kinds, routing, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import text_of
-from neuca_tools.model import Address, Device, Network, World
+from neuca_tools.model import Address, Device, Host, Network, World
 from neuca_tools.model.addresses import address_of
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
@@ -51,7 +51,7 @@ NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, PARENT = 37, 50, 
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
-PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
+PEER, LOCAL, BROADCAST, FLAGS, PROTOCOL = 1, 2, 4, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
 # Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
@@ -277,6 +277,7 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
     addresses_by_index: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
     peers: set[tuple[int, Network]] = set()
+    broadcasts: set[tuple[int, Host]] = set()
     traits = defaultdict[str, set[tuple[int, Address]]](set)
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
@@ -292,12 +293,20 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
             traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
+        broadcasts.update(_broadcast_address(index, parts))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
         "peers": frozenset(peers),
+        "broadcasts": frozenset(broadcasts),
         "messages": bodies,
         **{name: frozenset(traits[name]) for name in _TRAITS},
     }
+
+
+def _broadcast_address(index: int, parts: wire.Attributes) -> Iterator[tuple[int, Host]]:
+    """The device and the explicit broadcast address of an address, if it has one."""
+    if BROADCAST in parts:
+        yield index, ip_address(parts.bytes(BROADCAST))
 
 
 def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import Optional
 
 from neuca_tools.backends import wire
-from neuca_tools.backends.kernel_state import ADDRESS, FLAGS, LOCAL, PEER, PROTOCOL
+from neuca_tools.backends.kernel_state import ADDRESS, BROADCAST, FLAGS, LOCAL, PEER, PROTOCOL
 from neuca_tools.backends.routing import (
     CACHE,
     EXPIRES,
@@ -34,12 +34,13 @@ from neuca_tools.backends.routing import (
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model import Address, Host
+from neuca_tools.model.addresses import broadcast_of
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 IFA_F_NODAD, IFA_F_TENTATIVE = 0x02, 0x40
 NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
 _APPEND = 0x800  # NLM_F_APPEND
-_BROADCAST, _LIFETIMES = 4, 6  # IFA_*
+_LIFETIMES = 6  # IFA_CACHEINFO
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
 _LIFETIME = 23  # RTA_EXPIRES
@@ -55,8 +56,9 @@ def add_address(index: int, address: Address, flags: int) -> None:
     head = ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
     # The same for both ends: we set no addresses of point-to-point links.
     parts = [head, wire.encode_attribute(LOCAL, packed), wire.encode_attribute(PEER, packed)]
-    if address.version == 4 and network.prefixlen < 31:
-        parts.append(wire.encode_attribute(_BROADCAST, network.broadcast_address.packed))
+    broadcast = broadcast_of(network)
+    if broadcast is not None:
+        parts.append(wire.encode_attribute(BROADCAST, broadcast.packed))
     parts.append(wire.encode_number(FLAGS, flags))
     parts.append(wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])))
     _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))

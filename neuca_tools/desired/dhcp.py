@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from ipaddress import ip_interface
 from itertools import chain
 from typing import Optional
 
@@ -35,9 +36,10 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes, routes_through
+from neuca_tools.model.topology import PLATFORM_HOSTS, foreign_routes, routes_through
 
 SETTING = "dhcp"  # in the notes of a link
+SLAAC_LENGTH = 64  # a whole network of IPv6 (RFC 4291, 2.5.4), which may be that of a lab
 MAX_ROUTES = 64  # for each link: a server or router must not fill the routing table
 
 
@@ -164,10 +166,9 @@ class LearnedConfiguration:
         reason = self.limits.route_reason(route.to)
         if reason is None and count_public([route.to], route.to.version):
             reason = "only a document can route public addresses"
+        reason = reason or _service_reason(route.to)
         if reason or route.via is None:
             return reason
-        if route.to.is_link_local:
-            return "link-local addresses are not routed"
         return self._gateway_reason(route.index, route.via, connected)
 
     def _gateway_reason(
@@ -193,6 +194,11 @@ class LearnedConfiguration:
             if reason:
                 text = f"it got the address {address} from a server or router: {reason}"
                 self.problems.append(Problem("contested", text, key))
+        for index, host in sorted(self.world.broadcasts, key=str):
+            reason = self.limits.bare_address_reason(ip_interface(host))
+            if reason and index == device.index:
+                text = f"it got the broadcast address {host} from a server: {reason}"
+                self.problems.append(Problem("contested", text, key))
         for route in self.world.routes:
             is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
             if is_foreign and route.to.prefixlen == 0:
@@ -201,6 +207,15 @@ class LearnedConfiguration:
                     " neucad did not add"
                 )
                 self.problems.append(Problem("contested", text, key))
+
+
+def _service_reason(to: Network) -> Optional[str]:
+    """Why no server or router may route a network in which clouds have DNS and NTP servers."""
+    if to.is_link_local:
+        return "link-local addresses are not routed"
+    service = next((host for host in PLATFORM_HOSTS if host in to), None)
+    is_taken = service is not None and to.prefixlen > SLAAC_LENGTH
+    return f"clouds have the service {service} there" if is_taken else None
 
 
 def _is_ipv6_link_local(network: Network) -> bool:

@@ -33,6 +33,14 @@ _ON_REQUEST = {
     "use-hostname": "UseHostname",
     "use-domains": "UseDomains",
 }
+# What networkd would set because of an advertisement: the interval between the ICMPv6 errors of the
+# whole host (systemd 255), and on the link a hop limit of 1 too. Older versions ignore the keys.
+_UNUSED_OF_ADVERTISEMENTS = (
+    "UseICMP6RateLimit=no",
+    "UseHopLimit=no",
+    "UseReachableTime=no",
+    "UseRetransmissionTime=no",
+)
 # IPv4, IPv6: the word of systemd.network(5).
 _FAMILIES = {
     (True, True): "yes",
@@ -171,17 +179,30 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         "[Network]",
         f"DHCP={_FAMILIES[bool(asked.dhcp4), bool(asked.dhcp6)]}",
         f"IPv6AcceptRA={_yes_or_no(asked.takes_advertisements)}",
-        f"LinkLocalAddressing={_FAMILIES['ipv4' in link_local, 'ipv6' in link_local]}",
+        # IPv4's has a route in the main table, which would take over the metadata service.
+        f"LinkLocalAddressing={_FAMILIES[False, 'ipv6' in link_local]}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
+        *_dns_lines(asked),
         *_section_lines("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
         "UseSIP=no",
         "SendRelease=yes",
         *_section_lines("DHCPv6", number, dict(asked.dhcp6_overrides), has_mtu),
         *_section_lines("IPv6AcceptRA", number, dict(asked.dhcp6_overrides), has_mtu),
         f"DHCPv6Client={_yes_or_no(bool(asked.dhcp6))}",
+        *(_UNUSED_OF_ADVERTISEMENTS if asked.takes_advertisements else ()),
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _dns_lines(asked: Automatic) -> Iterator[str]:
+    """Servers of the dataplane are asked only for names in domains of the link.
+
+    Otherwise they would be asked for all other names too, the fastest answer counting
+    (systemd.network(5), DNSDefaultRoute=; resolved.conf(5)).
+    """
+    if ("use-dns", "true") in (*asked.dhcp4_overrides, *asked.dhcp6_overrides):
+        yield "DNSDefaultRoute=no"
 
 
 def first_line(key: LinkKey) -> str:
@@ -293,7 +314,7 @@ def _ipv4_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     yield "dhcp-client-id=mac"
     # Versions before 1.48 do not know it, and never release a lease.
     yield "dhcp-send-release=1"
-    yield f"link-local={3 if 'ipv4' in (asked.link_local or ()) else 2}"
+    yield "link-local=2"  # off
     yield f"dhcp-send-hostname={overrides.get('send-hostname', 'true')}"
     if "hostname" in overrides:
         yield f"dhcp-hostname={overrides['hostname']}"

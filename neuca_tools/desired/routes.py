@@ -25,7 +25,7 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
-from neuca_tools.model.addresses import NetworkTable
+from neuca_tools.model.addresses import NetworkTable, broadcast_of
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import (
     MAIN_TABLE,
@@ -263,8 +263,7 @@ class _Finder:
         """What no next hop can be."""
         if scoped_host(link.index, via) in self._local_hosts:
             return "this host itself"
-        own = (address.network for address in link.addresses if address.version == 4)
-        is_broadcast = any(via == net.broadcast_address for net in own if net.prefixlen < 31)
+        is_broadcast = via in {broadcast_of(address.network) for address in link.addresses}
         return "a broadcast address" if is_broadcast else None
 
     def _no_link_reason(self, route: RouteRequest) -> str:

@@ -18,7 +18,7 @@ from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles, own_mac
 from neuca_tools.model import Address, Host, Network, Route, World
-from neuca_tools.model.addresses import LINK_LOCAL, NetworkTable
+from neuca_tools.model.addresses import LINK_LOCAL, NetworkTable, broadcast_of
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
@@ -66,7 +66,9 @@ class RequestLimits:
         """Why this address is refused if its network gets no route in the main table."""
         if address.ip in self.own:
             return "it is an address of the management NIC"
-        return self._repetition_reason(address.ip) or self._takeover_reason(ip_network(address.ip))
+        host = address.ip
+        reason = self._repetition_reason(host) or self._takeover_reason(ip_network(host))
+        return reason or self._broadcast_reason(address)
 
     def address_reason(self, address: Address) -> Optional[str]:
         """Why this address is refused.
@@ -77,7 +79,15 @@ class RequestLimits:
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
-        return self._repetition_reason(ip) or self._network_reason(address.network)
+        reason = self._repetition_reason(ip) or self._network_reason(address.network)
+        return reason or self._broadcast_reason(address)
+
+    def _broadcast_reason(self, address: Address) -> Optional[str]:
+        """Why the broadcast address that comes with this address may lead to no other link."""
+        host = broadcast_of(address.network)
+        if host in self.own:
+            return f"its broadcast address {host} is an address of the management NIC"
+        return _takeover_text(host) if host in self.hosts else None
 
     def _repetition_reason(self, ip: Host) -> Optional[str]:
         others = self.requested_twice.get(ip)
@@ -102,7 +112,7 @@ class RequestLimits:
     def _takeover_reason(self, to: Network) -> Optional[str]:
         for host, now in self.hosts.items():
             if host.version == to.version and host in to and to.prefixlen >= now:
-                return f"it would take over {host}, which is reached through the management NIC"
+                return _takeover_text(host)
         return None
 
     def _override_reason(self, to: Network) -> Optional[str]:
@@ -123,6 +133,10 @@ class RequestLimits:
             f"together, the requested routes and networks cover more public IPv{to.version}"
             f" addresses than a /{most}, which is the limit, so the widest of them are refused"
         )
+
+
+def _takeover_text(host: Optional[Host]) -> str:
+    return f"it would take over {host}, which is reached through the management NIC"
 
 
 def _place_text(to: Network, prefix: Network) -> str:

@@ -229,13 +229,13 @@ class World:
     this process can contact them.
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
-    the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
-    the addresses whose network gets no route by itself, `own` those marked as ours, `duplicates`
-    those that another host has. `routes` are the unicast routes of the main table, `tables` those
-    of others and ours of other types, `routers` the IPv6 routers among the neighbours of a device.
-    `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
-    (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is read-only, as in most containers.
-    `has_ipv6`: the kernel supports IPv6.
+    the addresses from advertisements; `peers` the networks of point-to-point peers, `broadcasts`
+    the explicit broadcast addresses, `bare` the addresses whose network gets no route by itself,
+    `own` those marked as ours, `duplicates` those that another host has. `routes` are the unicast
+    routes of the main table, `tables` those of others and ours of other types, `routers` the IPv6
+    routers among the neighbours of a device. `messages` are the bodies of the kernel's messages
+    about addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys
+    is read-only, as in most containers. `has_ipv6`: the kernel supports IPv6.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -261,6 +261,7 @@ class World:
     unadvertised: Mapping[str, str] = field(default_factory=dict)
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
+    broadcasts: frozenset[tuple[int, Host]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
     own: frozenset[tuple[int, Address]] = frozenset()
     duplicates: frozenset[tuple[int, Address]] = frozenset()

@@ -20,7 +20,7 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from typing import Union
+from typing import Optional, Union
 
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
@@ -47,6 +47,16 @@ def read_address(text: str) -> Address:
     """The address from its text, as `str` writes it. Raises ValueError."""
     ip, _, length = text.partition("/")
     return address_of(ip_address(ip).packed, int(length))
+
+
+def broadcast_of(network: Network) -> Optional[Host]:
+    """The host that the kernel takes for all hosts of a link with an address in this network.
+
+    It has a route in the table `local`, whether the network has one or not (fib_add_ifaddr in
+    net/ipv4/fib_frontend.c).
+    """
+    has_one = network.version == 4 and network.prefixlen < 31  # RFC 3021
+    return network.broadcast_address if has_one else None
 
 
 class NetworkTable:

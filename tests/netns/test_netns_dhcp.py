@@ -65,6 +65,7 @@ HOSTILE = (
     ("11.0.0.0/8", ROUTER),
     ("169.254.169.254/32", ROUTER),
     ("8.8.8.8/32", ROUTER),
+    ("169.254.169.253/32", "0.0.0.0"),
     ("0.0.0.0/0", ROUTER),
 )
 
@@ -187,6 +188,19 @@ def test_a_hostile_server_gets_no_route_into_the_main_table(cloud):
     }
     assert set(ways.values()) == {"mgmt0"}
     assert cloud.look("route get 169.254.169.254")[0]["dev"] == "mgmt0"
+
+
+@pytest.mark.parametrize("host", [GATEWAY, "192.0.2.10", "169.254.169.254"])
+def test_a_broadcast_address_that_takes_over_a_guarded_host_is_reported(cloud, host):
+    """networkd of systemd 255 and 257 sets that of the lease (option 28), that of 252 does not."""
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp")
+    lease(cloud)
+    cloud.ip(f"address add 10.9.0.52/24 broadcast {host} dev dp1 valid_lft 600 preferred_lft 600")
+    assert cloud.once().code == 4
+    assert [text for _, text in cloud.problems("dp1") if f"the broadcast address {host} " in text]
+    cloud.ip("address delete 10.9.0.52/24 dev dp1")
+    assert cloud.once().code == 0
 
 
 def test_no_delegated_prefix_gets_a_route(cloud, daemons):

@@ -162,6 +162,19 @@ def test_no_address_of_the_management_network_is_set_while_its_nic_has_none(plai
     assert plain.once().code == 0
 
 
+def test_no_address_is_set_whose_broadcast_address_the_management_nic_has(plain):
+    plain.ip("address add 192.0.2.11/24 dev mgmt0")
+    assert plain.once(DOCUMENT).code == 0
+    lease = {"ip_address": "192.0.2.9", "subnet_mask": "255.255.255.252", "dhcp_lease_time": 600}
+    plain.clients.report(LABEL, "BOUND", **lease)
+    assert plain.addresses("dp1") == set()
+    assert "192.0.2.11 dev dp1" not in plain.run("ip", "route", "show", "table", "local").out
+    text = "dp1: the DHCP lease of 192.0.2.9: its broadcast address 192.0.2.11 is an address of another interface,"
+    assert [note for note in plain.status()[1]["notes"] if "lease" in note] == [
+        f"{text} so it is not used"
+    ]
+
+
 def test_the_address_of_a_service_of_the_configuration_is_not_set(plain):
     sources = f"openstack=http://192.0.2.77, file:{plain.document_file}"
     plain.configure(plain.clients.options(), sources=sources, timeout=1)

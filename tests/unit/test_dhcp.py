@@ -157,13 +157,24 @@ def lines(section="", has_mtu=False, **asked):
         ({"accept_ra": True}, "IPv6AcceptRA=yes"),
         ({"dhcp4": True, "critical": True}, "KeepConfiguration=yes"),
         ({"dhcp4": True, "link_local": ()}, "LinkLocalAddressing=no"),
-        ({"dhcp4": True, "link_local": ("ipv4",)}, "LinkLocalAddressing=ipv4"),
-        ({"dhcp4": True, "link_local": ("ipv6", "ipv4")}, "LinkLocalAddressing=yes"),
+        ({"dhcp4": True, "link_local": ("ipv4",)}, "LinkLocalAddressing=no"),
+        ({"dhcp4": True, "link_local": ("ipv6", "ipv4")}, "LinkLocalAddressing=ipv6"),
         ({"dhcp4": True, "optional": False}, "RequiredForOnline=no"),
+        ({"dhcp4": True, "dhcp4_overrides": (("use-dns", "true"),)}, "DNSDefaultRoute=no"),
+        ({"dhcp6": True, "dhcp6_overrides": (("use-dns", "true"),)}, "DNSDefaultRoute=no"),
     ],
 )
 def test_what_a_document_asks_for_is_in_the_file(asked, line):
     assert line in lines(**asked)
+
+
+@pytest.mark.parametrize(
+    "option", ["ICMP6RateLimit", "HopLimit", "ReachableTime", "RetransmissionTime"]
+)
+def test_of_an_advertisement_only_addresses_routes_and_the_mtu_are_used(option):
+    """networkd of systemd 255 sets net.ipv6.icmp.ratelimit because of one."""
+    assert f"Use{option}=no" in lines("IPv6AcceptRA", accept_ra=True)
+    assert f"Use{option}=no" not in lines("IPv6AcceptRA", dhcp4=True)  # some versions warn
 
 
 @pytest.mark.parametrize(
@@ -369,6 +380,9 @@ def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all(
         ("0.0.0.0/1", "10.9.0.1", "a prefix of length 0 or 1 would replace the default route"),
         ("128.0.0.0/1", None, "a prefix of length 0 or 1 would replace the default route"),
         ("169.254.9.0/24", "10.9.0.1", "link-local addresses are not routed"),
+        ("169.254.169.253/32", None, "link-local addresses are not routed"),
+        ("fd00:ec2::252/127", None, "clouds have the service fd00:ec2::253 there"),
+        ("fd00:ec2::123/128", "fe80::9", "clouds have the service fd00:ec2::123 there"),
         ("8.8.8.8/32", "10.9.0.1", "only a document can route public addresses"),
         ("64.0.0.0/2", "10.9.0.1", "only a document can route public addresses"),
         ("8.8.8.0/24", None, "only a document can route public addresses"),
@@ -473,6 +487,23 @@ def test_an_address_that_no_document_could_have_is_reported(lease, reason):
     found = solve(seen(lease=lease))
     texts = [problem.text for problem in found.problems]
     assert texts == [f"it got the address {lease} from a server or router: {reason}"]
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("192.0.2.10", "it is an address of the management NIC"),
+        (
+            "192.0.2.1",
+            "it would take over 192.0.2.1, which is reached through the management NIC",
+        ),
+    ],
+)
+def test_a_broadcast_address_that_takes_over_a_guarded_host_is_reported(host, reason):
+    """networkd of systemd 255 and 257 sets the one that the server chooses (option 28)."""
+    look = replace(seen(), broadcasts=frozenset({(2, ip_address(host)), (1, ip_address(host))}))
+    texts = [problem.text for problem in solve(look).problems]
+    assert texts == [f"it got the broadcast address {host} from a server: {reason}"]
 
 
 def test_a_default_route_that_gets_into_the_main_table_is_reported():

@@ -21,7 +21,7 @@ from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
-from neuca_tools.model import Automatic, LinkKey, OwnClients, Record
+from neuca_tools.model import Automatic, LinkKey, OwnClients, Record, World
 from neuca_tools.plan.operations import StartClient, StopClient
 
 OWN = OwnClients("/sbin/dhcpcd", "/helper")
@@ -376,6 +376,19 @@ def test_addresses_that_are_not_set():
     there = IPv4Interface("10.9.0.51/24")
     assert dhcplease.reason_to_refuse(there, 2, static) == "it is set on the link in another way"
     assert dhcplease.reason_to_refuse(there, 2, static, "10.9.0.51/24") == ""
+
+
+def test_an_address_whose_broadcast_address_is_guarded_is_not_set():
+    """The kernel routes it to the link; a server that chooses the prefix length chooses it too."""
+    offered = IPv4Interface("192.0.2.9/30")
+    there = World(addresses={1: (IPv4Interface("192.0.2.11/24"),)})
+    reason = "its broadcast address 192.0.2.11 is an address of another interface"
+    assert dhcplease.reason_to_refuse(offered, 2, there) == reason
+    reason = "it would take over 192.0.2.11, which is reached through the management NIC"
+    gateway = World(routes=(route("0.0.0.0/0", 1, "192.0.2.11"),))
+    assert dhcplease.reason_to_refuse(offered, 2, gateway) == reason
+    assert dhcplease.reason_to_refuse(offered, 2, World(), "", ["192.0.2.11/32"]) == reason
+    assert dhcplease.reason_to_refuse(IPv4Interface("192.0.2.10/31"), 2, gateway) == ""
 
 
 # --- the programs -------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_the_uuid_is_valid_ours_and_another_one_for_each_nic_and_content():
         ({"dhcp6": True}, "method=disabled"),
         ({"dhcp6": True, "accept_ra": False}, "method=dhcp"),
         ({"accept_ra": True}, "method=auto"),
-        ({"dhcp4": True, "link_local": ("ipv4",)}, "link-local=3"),
+        ({"dhcp4": True, "link_local": ("ipv4",)}, "link-local=2"),
         ({"dhcp4": True, "mtu": 1400}, "mtu=1400"),
     ],
 )

@@ -116,6 +116,10 @@ def test_keys_beside_dhcp_have_an_effect_where_there_is_dhcp():
     beside = {"dhcp4-overrides": {"use-dns": True}, "link-local": [], "optional": True}
     both = {"dhcp4": True, "critical": True, **beside}
     assert faults(netplan(ethernets={"a": {**both}, "b": {**both}})) == []
+    both["link-local"] = ["ipv4", "ipv6"]
+    assert faults(netplan(ethernets={"a": {**both}, "b": {"dhcp4": True}})) == [
+        'warning: network-config "ethernets.a": these keys have no effect: link-local'
+    ]
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,26 @@ def test_an_address_is_refused_for_this_reason(address, reason):
     assert survey().address_reason(ip_interface(address)) == reason
 
 
+def test_the_broadcast_address_of_a_network_takes_over_no_guarded_host():
+    """The kernel routes it to the link, whatever routes the network itself has."""
+    seen = world(
+        nic(1),
+        nic(2),
+        addresses={1: "10.0.0.127/32"},
+        routes=[route("10.0.0.63/32", 1), route("0.0.0.0/0", 1, "10.0.0.63")],
+    )
+    limits = request_limits(seen, assign_roles(seen, {mac(2)}, Policy(), Record()), ())
+    own = "its broadcast address 10.0.0.127 is an address of the management NIC"
+    for address, reason in (
+        ("10.0.0.1/25", own),
+        ("10.0.0.1/26", took("10.0.0.63")),
+        ("10.0.0.62/31", None),  # which has none (RFC 3021)
+        ("10.0.0.1/24", None),
+    ):
+        for reason_of in (limits.address_reason, limits.bare_address_reason):
+            assert reason_of(ip_interface(address)) == reason
+
+
 @pytest.mark.parametrize(("own", "on_link", "inside"), [
     ("2001:db8:1::10/128", "2001:db8:1::/64", "2001:db8:1::5/64"),
     ("10.128.0.10/32", "10.128.0.0/20", "10.128.0.5/20"),

@@ -50,7 +50,9 @@ def of_netplan(link: Part) -> Automatic:
         critical=part.flag("critical"),
     )
     if automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra:
-        for key in _BESIDE:
+        # No client uses the link-local addresses of IPv4: the metadata service has one.
+        unused = {"link-local"} if "ipv4" in (families or ()) else set[str]()
+        for key in {*_BESIDE} - unused:
             link.close(key)
     return automatic
 
