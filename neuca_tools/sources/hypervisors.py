@@ -1,6 +1,6 @@
 """Documents that the hypervisor passes without a network: VMware's guestinfo, LXD's socket.
 
-References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpctool; LXD,
+References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpctool; LXD and Incus,
 "Communication between instance and host".
 """
 
@@ -40,7 +40,6 @@ _NO_VALUE = b"No value found"
 _UNSET = ("", "---")
 _BASE64 = frozenset(("base64", "b64"))
 _GZIP = frozenset(("gzip+base64", "gz+b64"))
-_LXD_SOCKET = Path("/dev/lxd/sock")
 
 
 class VMware(Source):
@@ -169,22 +168,24 @@ def _network_configuration(metadata: bytes) -> bytes:
 
 
 class Lxd(Source):
-    """`lxd`: the socket /dev/lxd/sock; or `lxd=SOCKET`, which must exist."""
+    """`lxd`: the socket of LXD or of Incus; or `lxd=SOCKET`, which must exist."""
 
     local = False
+    sockets: tuple[Path, ...] = (Path("/dev/lxd/sock"), Path("/dev/incus/sock"))
 
     def __init__(self, argument: str, _: Surroundings) -> None:
-        self.must_exist = bool(argument)
-        self.socket = Path(argument) if argument else _LXD_SOCKET
-        self.name = f"lxd={argument}" if argument else "lxd"
+        self.must_exist, self.name = bool(argument), "lxd"
+        if argument:
+            self.sockets, self.name = (Path(argument),), f"lxd={argument}"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        if not self.must_exist and not self.socket.is_socket():
+        place = next(filter(Path.is_socket, self.sockets), None)
+        if place is None and not self.must_exist:
             return Answer(self.name, None, session)
         # Files are read without http.client, which takes 19 ms.
         from neuca_tools.sources.http import Connection
 
-        with closing(Connection(self.socket)) as connection:
+        with closing(Connection(place or self.sockets[0])) as connection:
             get = partial(connection.get, deadline=deadline)
             data = get("/1.0/config/cloud-init.user-data").content
             network = get("/1.0/config/cloud-init.network-config").content

@@ -585,6 +585,13 @@ def test_lxd_s_socket(lxd):
     assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:c-1"
 
 
+def test_incus_has_the_socket_of_lxd_at_another_place(lxd, monkeypatch, tmp_path):
+    of_lxd, of_incus = hypervisors.Lxd.sockets
+    assert (str(of_lxd), str(of_incus)) == ("/dev/lxd/sock", "/dev/incus/sock")
+    monkeypatch.setattr(hypervisors.Lxd, "sockets", (tmp_path / "none", lxd(LXD)))
+    assert ask("lxd").data == DATA
+
+
 def test_lxd_without_documents_and_a_host_without_lxd(lxd, tmp_path):
     assert ask(f"lxd={lxd({})}").is_empty
     assert ask("lxd").is_empty
