@@ -351,6 +351,7 @@ VERSION_1 = {
             },
         },
         {"type": "vlan", "name": "v", "vlan_link": "n1", "vlan_id": 5},
+        {"type": "nameserver", "interface": "n1", "address": ["10.0.0.3"]},
     ],
 }
 KEYS = {row.name: row.keys for row in clouds.FORMATS}

@@ -111,7 +111,7 @@ class Draft:
 
     def offer_dns(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
         """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
-        for text in texts:
+        for text in chain.from_iterable(map(str.split, texts)):
             try:
                 offer = str(SETTINGS[setting].parse(text))
             except values.UnusableError as reason:
