@@ -298,7 +298,9 @@ VERSION_1 = {
             "mtu": 9000,
             "accept-ra": True,
             "wakeonlan": True,
+            "keep_configuration": True,
             "subnets": [
+                {"type": "dhcp6"},
                 {
                     "type": "static",
                     "address": "10.0.0.5",

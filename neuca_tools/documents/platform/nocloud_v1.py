@@ -41,7 +41,7 @@ KEYS = (
     frozenset(
         "type name mac_address mtu subnets address netmask prefix gateway metric network"
         " destination vlan_link vlan_id bond_interfaces bridge_interfaces params control"
-        " accept-ra interface".split()
+        " accept-ra interface keep_configuration".split()
     )
     | _BOND.keys()
     | _BRIDGE.keys()
@@ -179,7 +179,7 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     set_mtu_and_accept_ra(draft, link)
     if draft.key.kind == "physical" and link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
-    link.use_defaults("wakeonlan")
+    link.use_defaults("wakeonlan", "keep_configuration")
     subnets = list(link.parts("subnets"))
     manual = [subnet.text("control") == "manual" for subnet in subnets]
     if manual and all(manual):
@@ -190,6 +190,8 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
             subnet.close()
         else:
             _add_subnet(draft, subnet)
+    if draft.automatic.dhcp4 or draft.automatic.dhcp6:
+        draft.automatic = draft.automatic._replace(critical=link.flag("keep_configuration"))
     return draft
 
 
@@ -209,7 +211,9 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
     subnet.use("control", "ipv4", "ipv6")
     draft.offer_dns(subnet, "dns_nameservers", "nameservers", subnet.texts("dns_nameservers"))
     draft.offer_dns(subnet, "dns_search", "search", subnet.texts("dns_search"))
+    first = len(draft.routes)
     add_routes(draft, subnet)
+    automatic.set_metric(draft, subnet, first)
 
 
 def _add_static(draft: Draft, subnet: Part) -> None:
