@@ -246,7 +246,7 @@ VERSION_2 = {
             "nameservers": {"addresses": ["10.0.0.2"], "search": ["example.org"]},
             "routes": [
                 {"to": "10.9.0.0/16", "via": "10.0.0.1", "metric": 5, "mtu": 1400, "table": 100},
-                {"to": "10.8.0.0/16", "scope": "link", "from": "10.0.0.5"},
+                {"to": "10.8.0.0/16", "scope": "link", "from": "10.0.0.5", "advertised-mss": 1300},
                 {"to": "10.7.0.0/16", "via": "10.6.0.1", "on-link": True},
                 {"to": "10.6.0.0/16", "type": "blackhole"},
             ],

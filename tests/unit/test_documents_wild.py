@@ -510,6 +510,13 @@ def test_the_metric_of_a_subnet_is_that_of_its_routes_and_of_dhcp():
             assert [route.metric for route in document.routes] == [7, 300]
 
 
+def test_the_mtu_and_the_advertised_mss_of_a_route_are_those_of_netplan():
+    route = {"to": "10.9.0.0/16", "via": "10.0.0.9", "mtu": 1400, "advertised-mss": 1300}
+    document = nic(addresses=["10.0.0.1/24"], routes=[route])
+    assert [route.traits for route in document.routes] == [Traits(mtu=1400, advmss=1300)]
+    assert faults(document) == []
+
+
 def test_a_configuration_that_version_1_keeps_is_critical_with_dhcp():
     def asked(**subnet):
         return version_1(physical(keep_configuration=True, subnets=[subnet]))
