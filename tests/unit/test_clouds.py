@@ -139,8 +139,8 @@ def test_vultr_s_interfaces():
     assert faults(document) == []
     assert links(document) == {
         A: ("up", None, None, ["203.0.113.24/23", "203.0.113.99/23", "2001:db8:5::15/64"]),
-        B: ("up", None, None, ["10.1.112.3/20", "10.1.112.9/32"]),
-        C: ("up", None, None, []),
+        B: ("up", None, 1450, ["10.1.112.3/20", "10.1.112.9/32"]),
+        C: ("up", None, 1450, []),
     }
     assert list(hints(document)) == [A]
     assert [list(map(str, one.routing.gateways)) for one in document.links] == [
@@ -154,12 +154,12 @@ def test_vultr_s_optional_keys_mean_what_they_do_for_cloud_init():
     tree = copy.deepcopy(VULTR)
     private, last = tree["interfaces"][1:]
     more = {"network": "10.3.0.0", "netmask": "255.255.0.0", "gateway": "10.1.112.2", "metric": 7}
-    private.update({"mtu": 1450, "accept-ra": 0})
+    private.update({"mtu": 1400, "accept-ra": 0})
     private["routes"] = [{"destination": "10.2.0.0/16", "gateway": "10.1.112.1"}]
     private["ipv4"]["additional"][0]["routes"] = [more]
     last.update(unconfigured=True, mtu=1400, ipv4={"address": "10.9.0.1", "netmask": "255.0.0.0"})
     document = made("Vultr instance", json.dumps(tree))
-    assert links(document)[B] == ("up", None, 1450, ["10.1.112.3/20", "10.1.112.9/32"])
+    assert links(document)[B] == ("up", None, 1400, ["10.1.112.3/20", "10.1.112.9/32"])
     assert links(document)[C] == ("user", None, None, [])
     assert dict(document.links[1].sysctls) == {ACCEPT_RA: "0"}
     assert routes(document) == [("10.2.0.0/16", "10.1.112.1", B), ("10.3.0.0/16", "10.1.112.2", B)]

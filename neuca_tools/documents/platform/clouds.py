@@ -306,6 +306,7 @@ def _oci_subnet(vnic: Part, key: str) -> Optional[Network]:
 # --- Vultr ----------------------------------------------------------------------------------------
 
 VULTR = "Vultr instance"
+_PRIVATE_MTU = 1450  # bytes: that of a private network (Talos, platform/vultr)
 
 
 def _read_vultr(root: Part) -> PlatformDocument:
@@ -319,6 +320,8 @@ def _read_vultr(root: Part) -> PlatformDocument:
     drafts = _nic_drafts(root.parts("interfaces"), "mac")
     for draft in drafts:
         nocloud_v1.set_mtu_and_accept_ra(draft, draft.part)
+        if draft.mtu is None and draft.part.text("network-type") == "private":
+            draft.mtu = _PRIVATE_MTU
         nocloud_v1.add_routes(draft, draft.part)
         for name, mask, host in (("ipv4", "netmask", "255.255.255.255"), ("ipv6", "prefix", "128")):
             family = draft.part.child(name)
@@ -368,8 +371,8 @@ FORMATS = (
     Format(
         VULTR,
         _keys(
-            "interfaces mac ipv4 ipv6 additional address netmask network prefix gateway"
-            " mtu accept-ra unconfigured routes destination metric"
+            "interfaces network-type mac ipv4 ipv6 additional address netmask network prefix"
+            " gateway mtu accept-ra unconfigured routes destination metric"
         ),
         _read_vultr,
         "interfaces",
