@@ -114,7 +114,9 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     if not isinstance(tree, dict):
         raise unreadable("it is not an object", kind)
     lines = lines_of(data)
-    misspelt = dict(_misspelt_keys(tree, *_known_keys(kind, tree)))
+    # Beside `network` may be the meta-data of VMware's guestinfo.
+    own = {"network": tree["network"]} if isinstance(tree.get("network"), dict) else tree
+    misspelt = dict(_misspelt_keys(own, *_known_keys(kind, tree)))
     for path, meant in misspelt.items():
         text = with_suggestion(f'"{clip(path)}": unknown key', meant)
         yield Finding(_line_of(lines, path), "error", text, meant)
