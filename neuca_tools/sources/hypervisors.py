@@ -12,10 +12,11 @@ import base64
 import json
 import os
 import select
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.envelope import gunzip
 from neuca_tools.documents.neuca.values import clip
@@ -31,6 +32,9 @@ from neuca_tools.sources.base import (
     SourceTimeoutError,
     Surroundings,
 )
+
+if TYPE_CHECKING:
+    from neuca_tools.sources.http import Response
 
 _RPCTOOL = "/usr/bin/vmware-rpctool"
 # The error for a key that is not set; the exit status is the same for every failure.
@@ -187,11 +191,16 @@ class Lxd(Source):
 
         with closing(Connection(place or self.sockets[0])) as connection:
             get = partial(connection.get, deadline=deadline)
-            data = get("/1.0/config/cloud-init.user-data").content
-            network = get("/1.0/config/cloud-init.network-config").content
+            data, network = (_lxd_value(get, name) for name in ("user-data", "network-config"))
             if data is None and network is None:
                 return Answer(self.name, None, session)
             parts = {instance.NOCLOUD: get("/1.0/meta-data", absent=()).body}
         if network is not None:
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
+
+
+def _lxd_value(get: Callable[[str], Response], name: str) -> Optional[bytes]:
+    """The value of `cloud-init.NAME` or of `user.NAME`, its older name; None if neither is set."""
+    values = (get(f"/1.0/config/{prefix}.{name}").content for prefix in ("cloud-init", "user"))
+    return next((value for value in values if value is not None), None)

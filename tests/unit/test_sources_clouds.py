@@ -585,6 +585,15 @@ def test_lxd_s_socket(lxd):
     assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:c-1"
 
 
+def test_the_older_names_of_lxd_s_keys_are_used_where_the_others_are_not_set(lxd):
+    older = {path.replace("cloud-init.", "user."): value for path, value in LXD.items()}
+    place = lxd(older)
+    answer = ask(f"lxd={place}")
+    assert (answer.data, len(document(answer).links)) == (DATA, 1)
+    lxd({"/1.0/config/cloud-init.user-data": b"newer"})
+    assert ask(f"lxd={place}").data == b"newer"
+
+
 def test_incus_has_the_socket_of_lxd_at_another_place(lxd, monkeypatch, tmp_path):
     of_lxd, of_incus = hypervisors.Lxd.sockets
     assert (str(of_lxd), str(of_incus)) == ("/dev/lxd/sock", "/dev/incus/sock")
