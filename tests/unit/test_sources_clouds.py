@@ -22,6 +22,7 @@ from sources_server import Server, http
 from neuca_tools.documents import find_document, parse
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.model import PlatformDocument
+from neuca_tools.model.routing import Traits
 from neuca_tools.sources import (
     Session,
     Surroundings,
@@ -348,6 +349,12 @@ def test_an_address_of_compute_engine_has_its_full_length():
         "42:01:0a:03:00:03.5": ("up", None, 1460, ["10.4.0.3/32"]),
     }
     assert ["10.24.3.0/24 is a range" in text for text in faults(found)] == [True]
+
+
+def test_the_subnet_of_a_nic_of_compute_engine_is_reached_through_its_gateway():
+    found = read("gce")
+    assert routes(found) == [("10.3.0.0/20", "10.3.0.1", "42:01:0a:03:00:03")]
+    assert found.routes[0].traits == Traits(onlink=True)
 
 
 def test_the_ipv6_range_of_a_nic_of_compute_engine_is_no_news():
