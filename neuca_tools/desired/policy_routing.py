@@ -331,6 +331,9 @@ class _RoutingBuilder:
         for address in chain(self.management, asked):
             if _is_counted(address, version) and address.network.prefixlen < address.max_prefixlen:
                 yield address.network
+        requests = (self.scene.requests[key] for key in self.scene.requests.keys() & self.links)
+        subnets = chain.from_iterable(request.routing.subnets for request in requests)
+        yield from (subnet for subnet in subnets if subnet.version == version)
 
 
 def _is_counted(address: Address, version: int) -> bool:

@@ -63,7 +63,7 @@ _SAME = (("mac_address", "macaddress"), ("address", "addresses"), ("gateway", "g
 _SAME_IN_ROUTES = (("gateway", "via"), ("network", "to"), ("destination", "to"))
 _NOT_IN_2 = set("id address dns_nameservers dns_search interface scope routes".split())
 _NETPLAN = (_VERSION_1 - _NOT_IN_2) | frozenset(
-    "nameservers dhcp4-overrides dhcp6-overrides advertised-mss access-points"
+    "nameservers dhcp4-overrides dhcp6-overrides access-points"
     " advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy auth"
     " auto-config band bssid ca-cert ca-certificate certificate channel checksums"
     " client-certificate client-key client-key-password congestion-window connection-mode"
@@ -114,7 +114,9 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     if not isinstance(tree, dict):
         raise unreadable("it is not an object", kind)
     lines = lines_of(data)
-    misspelt = dict(_misspelt_keys(tree, *_known_keys(kind, tree)))
+    # Beside `network` may be the meta-data of VMware's guestinfo.
+    own = {"network": tree["network"]} if isinstance(tree.get("network"), dict) else tree
+    misspelt = dict(_misspelt_keys(own, *_known_keys(kind, tree)))
     for path, meant in misspelt.items():
         text = with_suggestion(f'"{clip(path)}": unknown key', meant)
         yield Finding(_line_of(lines, path), "error", text, meant)

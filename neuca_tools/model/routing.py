@@ -234,13 +234,14 @@ class NicRouting(NamedTuple):
 
     `gateways` has at most one address of each family. `implied`: the text is a platform's, or the
     gateway is only there for policy routing, so that `auto` stands for `yes`. `table` is 0 for one
-    of ours.
+    of ours. `subnets` are networks behind the gateway that the link is in, with single addresses.
     """
 
     choice: Optional[Choice] = None
     gateways: tuple[Host, ...] = ()
     table: int = 0
     implied: bool = False
+    subnets: tuple[Network, ...] = ()
 
     def over(self, below: NicRouting) -> NicRouting:
         """Merge both, setting by setting; this one wins."""
@@ -251,6 +252,7 @@ class NicRouting(NamedTuple):
             (*self.gateways, *kept),
             self.table or below.table,
             self.implied or below.implied,
+            self.subnets or below.subnets,
         )
 
 

@@ -1,6 +1,6 @@
 """Documents that the hypervisor passes without a network: VMware's guestinfo, LXD's socket.
 
-References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpctool; LXD,
+References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpctool; LXD and Incus,
 "Communication between instance and host".
 """
 
@@ -12,10 +12,11 @@ import base64
 import json
 import os
 import select
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.envelope import gunzip
 from neuca_tools.documents.neuca.values import clip
@@ -32,6 +33,9 @@ from neuca_tools.sources.base import (
     Surroundings,
 )
 
+if TYPE_CHECKING:
+    from neuca_tools.sources.http import Response
+
 _RPCTOOL = "/usr/bin/vmware-rpctool"
 # The error for a key that is not set; the exit status is the same for every failure.
 _NO_VALUE = b"No value found"
@@ -40,7 +44,6 @@ _NO_VALUE = b"No value found"
 _UNSET = ("", "---")
 _BASE64 = frozenset(("base64", "b64"))
 _GZIP = frozenset(("gzip+base64", "gz+b64"))
-_LXD_SOCKET = Path("/dev/lxd/sock")
 
 
 class VMware(Source):
@@ -169,28 +172,35 @@ def _network_configuration(metadata: bytes) -> bytes:
 
 
 class Lxd(Source):
-    """`lxd`: the socket /dev/lxd/sock; or `lxd=SOCKET`, which must exist."""
+    """`lxd`: the socket of LXD or of Incus; or `lxd=SOCKET`, which must exist."""
 
     local = False
+    sockets: tuple[Path, ...] = (Path("/dev/lxd/sock"), Path("/dev/incus/sock"))
 
     def __init__(self, argument: str, _: Surroundings) -> None:
-        self.must_exist = bool(argument)
-        self.socket = Path(argument) if argument else _LXD_SOCKET
-        self.name = f"lxd={argument}" if argument else "lxd"
+        self.must_exist, self.name = bool(argument), "lxd"
+        if argument:
+            self.sockets, self.name = (Path(argument),), f"lxd={argument}"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        if not self.must_exist and not self.socket.is_socket():
+        place = next(filter(Path.is_socket, self.sockets), None)
+        if place is None and not self.must_exist:
             return Answer(self.name, None, session)
         # Files are read without http.client, which takes 19 ms.
         from neuca_tools.sources.http import Connection
 
-        with closing(Connection(self.socket)) as connection:
+        with closing(Connection(place or self.sockets[0])) as connection:
             get = partial(connection.get, deadline=deadline)
-            data = get("/1.0/config/cloud-init.user-data").content
-            network = get("/1.0/config/cloud-init.network-config").content
+            data, network = (_lxd_value(get, name) for name in ("user-data", "network-config"))
             if data is None and network is None:
                 return Answer(self.name, None, session)
             parts = {instance.NOCLOUD: get("/1.0/meta-data", absent=()).body}
         if network is not None:
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
+
+
+def _lxd_value(get: Callable[[str], Response], name: str) -> Optional[bytes]:
+    """The value of `cloud-init.NAME` or of `user.NAME`, its older name; None if neither is set."""
+    values = (get(f"/1.0/config/{prefix}.{name}").content for prefix in ("cloud-init", "user"))
+    return next((value for value in values if value is not None), None)

@@ -68,6 +68,18 @@ def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, length):
     assert [one[1] for one in lab.routes("default")] == ["mgmt0"]
 
 
+@pytest.mark.parametrize("kind", ["azure", "oracle", "gce", "hetzner"])
+def test_the_hosts_of_a_subnet_are_reached_through_its_nic(cloud, kind):
+    """Without a source address too; and no packet has that of another NIC."""
+    lab = cloud(kind)
+    assert lab.once().code == 0
+    for number, other in ((1, 2), (2, 1)):
+        assert lab.look(f"route get 10.1.{number}.77")[0]["dev"] == f"dp{number}"
+        if kind != "hetzner":  # which has no gateway to answer through
+            found = lab.look(f"route get 10.1.{number}.77 from 10.1.{other}.4")[0]
+            assert (found["dev"], found["gateway"]) == (f"dp{other}", f"10.1.{other}.1")
+
+
 @pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])
 def test_the_nic_that_reaches_the_service_of_azure_is_management_wherever_it_is_listed(
     cloud, order

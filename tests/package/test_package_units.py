@@ -142,7 +142,8 @@ def test_what_the_agent_writes_is_open_and_nothing_else(name):
 def test_the_agent_is_ready_before_network_online_and_does_not_wait_for_it():
     unit = _unit(AGENT)
     assert unit["Before"] == ["network-online.target"]
-    assert unit["After"] == [NAMES, "network-pre.target", "lxd-agent.service"]
+    agents = ["lxd-agent.service", "incus-agent.service"]
+    assert unit["After"] == [NAMES, "network-pre.target", *agents]
     assert not {"Wants", "Requires", "BindsTo", "Requisite"} & unit.keys()
 
 

@@ -336,6 +336,13 @@ def test_a_key_that_no_known_one_resembles_is_only_a_warning():
     assert errors(other) == []
 
 
+def test_the_metadata_of_vmware_beside_the_network_is_not_misspelt():
+    text = (
+        "instance-id: one\nlocal-hostname: dp\nnetwork: {version: 2, ethernets: {a: {mut: 1500}}}\n"
+    )
+    assert found(text)[1] == [(1, "warning", ""), (2, "warning", ""), (3, "error", "mtu")]
+
+
 def test_names_that_users_choose_are_no_keys():
     text = "version: 2\nethernets:\n  adresses:\n    match: {macaddress: '02:00:00:00:00:01'}\n"
     assert errors(text) == []

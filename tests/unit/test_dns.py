@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from platforms import made
 from worlds import Agent, mac, machine, nic
 
 from neuca_tools.documents import parse
@@ -86,6 +87,10 @@ def read_netplan():
     )
 
 
+def read_version_1(*entries):
+    return made("network-config", f"version: 1\nconfig: [{', '.join(entries)}]\n")
+
+
 def test_what_netplan_says_is_offered_and_the_unusable_is_named():
     found = read_netplan()
     assert found.links[0].offers == (("nameservers", "10.0.0.53"), ("search", "dp.example.net"))
@@ -94,6 +99,25 @@ def test_what_netplan_says_is_offered_and_the_unusable_is_named():
         ("warning", "nonsense"),
         ("warning", "com"),
     ]
+
+
+def test_what_version_1_says_of_a_subnet_or_an_interface_is_offered():
+    subnet = "{type: %s, dns_nameservers: %s, dns_search: [dp.example.net]}"
+    for kind in ("static, address: 10.0.0.1/24", "dhcp4", "manual"):
+        for servers in ("[10.0.0.53, 10.0.0.54]", "10.0.0.53 10.0.0.54"):
+            own = subnet % (kind, servers)
+            found = read_version_1(f"{{type: physical, name: dp1, subnets: [{own}]}}")
+            offers = (("nameservers", "10.0.0.53 10.0.0.54"), ("search", "dp.example.net"))
+            assert found.links[0].offers == offers
+            assert found.faults == ()
+    entry = "{type: nameserver, interface: dp1, address: 10.0.0.53, search: dp.example.net}"
+    found = read_version_1("{type: physical, name: dp1}", entry, "{type: physical, name: dp2}")
+    assert [link.offers for link in found.links] == [
+        (("nameservers", "10.0.0.53"), ("search", "dp.example.net")),
+        (),
+    ]
+    found = read_version_1("{type: physical, name: dp1}", entry.replace("interface: dp1, ", ""))
+    assert found.links[0].offers == ()
 
 
 def test_what_openstack_says_is_offered():

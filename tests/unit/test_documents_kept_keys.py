@@ -98,6 +98,7 @@ GCE = [
                 "mac": TWO,
                 "mtu": 1460,
                 "ip": "10.0.0.5",
+                "subnetmask": "255.255.240.0",
                 "gateway": "10.0.0.1",
                 "ipv6": "2001:db8::5",
                 "ipv6s": ["2001:db8::6"],
@@ -246,7 +247,7 @@ VERSION_2 = {
             "nameservers": {"addresses": ["10.0.0.2"], "search": ["example.org"]},
             "routes": [
                 {"to": "10.9.0.0/16", "via": "10.0.0.1", "metric": 5, "mtu": 1400, "table": 100},
-                {"to": "10.8.0.0/16", "scope": "link", "from": "10.0.0.5"},
+                {"to": "10.8.0.0/16", "scope": "link", "from": "10.0.0.5", "advertised-mss": 1300},
                 {"to": "10.7.0.0/16", "via": "10.6.0.1", "on-link": True},
                 {"to": "10.6.0.0/16", "type": "blackhole"},
             ],
@@ -298,7 +299,9 @@ VERSION_1 = {
             "mtu": 9000,
             "accept-ra": True,
             "wakeonlan": True,
+            "keep_configuration": True,
             "subnets": [
+                {"type": "dhcp6"},
                 {
                     "type": "static",
                     "address": "10.0.0.5",
@@ -351,6 +354,7 @@ VERSION_1 = {
             },
         },
         {"type": "vlan", "name": "v", "vlan_link": "n1", "vlan_id": 5},
+        {"type": "nameserver", "interface": "n1", "address": ["10.0.0.3"]},
     ],
 }
 KEYS = {row.name: row.keys for row in clouds.FORMATS}

@@ -165,7 +165,7 @@ def test_a_route_from_an_address_of_the_other_family_is_not_made():
 ITEMS = {
     "netplan route": (
         netplan_route,
-        ("to", "via", "table", "type", "scope", "metric", "mtu", "on-link", "from"),
+        tuple("to via table type scope metric mtu advertised-mss on-link from".split()),
         "route",
     ),
     "netplan rule": (netplan_rule, netplan.netplan_routing._RULE_READERS, "rule"),

@@ -488,6 +488,50 @@ def test_the_mtu_of_a_subnet_is_that_of_the_link_or_of_its_ipv6():
     ]
 
 
+def test_the_metric_of_a_subnet_is_that_of_its_routes_and_of_dhcp():
+    def with_type(kind, **more):
+        own = {"network": "10.8.0.0/16", "gateway": "10.0.0.9", "metric": 7}
+        other = {"network": "10.9.0.0/16", "gateway": "10.0.0.9"}
+        return {"type": kind, "metric": 300, "routes": [own, other], **more}
+
+    static = {"ip_address": "10.0.0.1/24"}
+    for document in (
+        version_1(physical(subnets=[with_type("static", address="10.0.0.1/24")])),
+        openstack([one_link()], with_type("ipv4", link="a", **static)),
+    ):
+        assert [route.metric for route in document.routes] == [7, 300]
+        assert request(document).automatic is None
+    for kind, family in (("dhcp4", 4), ("dhcp6", 6), ("ipv6_slaac", 6)):
+        for document in (
+            version_1(physical(subnets=[with_type(kind)])),
+            openstack([one_link()], with_type(kind, link="a")),
+        ):
+            overrides = {
+                4: request(document).automatic.dhcp4_overrides,
+                6: request(document).automatic.dhcp6_overrides,
+            }
+            assert overrides == {4: (), 6: (), family: (("route-metric", "300"),)}
+            assert [route.metric for route in document.routes] == [7, 300]
+
+
+def test_the_mtu_and_the_advertised_mss_of_a_route_are_those_of_netplan():
+    route = {"to": "10.9.0.0/16", "via": "10.0.0.9", "mtu": 1400, "advertised-mss": 1300}
+    document = nic(addresses=["10.0.0.1/24"], routes=[route])
+    assert [route.traits for route in document.routes] == [Traits(mtu=1400, advmss=1300)]
+    assert faults(document) == []
+
+
+def test_a_configuration_that_version_1_keeps_is_critical_with_dhcp():
+    def asked(**subnet):
+        return version_1(physical(keep_configuration=True, subnets=[subnet]))
+
+    assert request(asked(type="dhcp4")).automatic == Automatic(dhcp4=True, critical=True)
+    document = asked(type="static", address="10.0.0.1/24")
+    assert request(document).automatic is None
+    unused = "these keys have no effect: keep_configuration"
+    assert faults(document) == [f'warning: network-config {MAC} "config[0]": {unused}']
+
+
 def test_offloads_have_the_names_of_ethtool():
     document = nic(**{"generic-receive-offload": False, "receive-checksum-offload": True})
     assert request(document).device == (("offloads", "gro off rx on"),)

@@ -91,6 +91,23 @@ def test_a_gateway_outside_of_all_networks_is_reached_directly():
     ]
 
 
+def test_the_subnet_of_another_nic_with_a_single_address_is_reached_through_the_own_gateway():
+    nics = [
+        {"mac": mac(number), "ip": f"10.{number}.0.5", "gateway": f"10.{number}.0.1"}
+        for number in (1, 2, 3)
+    ]
+    tree = {"networkInterfaces": [{**one, "subnetmask": "255.255.240.0"} for one in nics]}
+    text = combined.reduced({"GCE instance": json.dumps(tree).encode()})
+    found = resolved(Document(platform=combined.parse(text)))
+    ways = {31001: ("10.2.0.1", "10.3.0.0/20"), 31002: ("10.3.0.1", "10.2.0.0/20")}
+    for table, (gateway, other) in ways.items():
+        networks = (other, "192.0.2.0/24", "0.0.0.0/0")
+        through = [(network, gateway, "") for network in networks]
+        assert table_of(found, table) == [(f"{gateway}/32", "", ""), *through]
+    subnets = [("10.2.0.0/20", "10.2.0.1", ""), ("10.3.0.0/20", "10.3.0.1", "")]
+    assert table_of(found, 254) == subnets
+
+
 def test_the_address_of_azures_probes_is_answered_through_the_nic():
     around = seen(routes=[route("168.63.129.16/32", 1, "192.0.2.1")])
     assert ("168.63.129.16/32", "10.1.0.1", "") in table_of(resolved(TWO, around), 31001)

@@ -22,6 +22,7 @@ from sources_server import Server, http
 from neuca_tools.documents import find_document, parse
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.model import PlatformDocument
+from neuca_tools.model.routing import Traits
 from neuca_tools.sources import (
     Session,
     Surroundings,
@@ -350,6 +351,12 @@ def test_an_address_of_compute_engine_has_its_full_length():
     assert ["10.24.3.0/24 is a range" in text for text in faults(found)] == [True]
 
 
+def test_the_subnet_of_a_nic_of_compute_engine_is_reached_through_its_gateway():
+    found = read("gce")
+    assert routes(found) == [("10.3.0.0/20", "10.3.0.1", "42:01:0a:03:00:03")]
+    assert found.routes[0].traits == Traits(onlink=True)
+
+
 def test_the_ipv6_range_of_a_nic_of_compute_engine_is_no_news():
     nic = {"mac": "42:01:0a:03:00:03", "ipv6s": ["fd20:ce:1:0:0:1:0:0"]}
     nics = [{"mac": "42:01:0a:02:00:03"}, {**nic, "ipv6": ["fd20:ce:1:0:0:1::/96"]}]
@@ -583,6 +590,22 @@ def test_lxd_s_socket(lxd):
     assert answer.data == DATA
     assert len(document(answer).links) == 1
     assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:c-1"
+
+
+def test_the_older_names_of_lxd_s_keys_are_used_where_the_others_are_not_set(lxd):
+    older = {path.replace("cloud-init.", "user."): value for path, value in LXD.items()}
+    place = lxd(older)
+    answer = ask(f"lxd={place}")
+    assert (answer.data, len(document(answer).links)) == (DATA, 1)
+    lxd({"/1.0/config/cloud-init.user-data": b"newer"})
+    assert ask(f"lxd={place}").data == b"newer"
+
+
+def test_incus_has_the_socket_of_lxd_at_another_place(lxd, monkeypatch, tmp_path):
+    of_lxd, of_incus = hypervisors.Lxd.sockets
+    assert (str(of_lxd), str(of_incus)) == ("/dev/lxd/sock", "/dev/incus/sock")
+    monkeypatch.setattr(hypervisors.Lxd, "sockets", (tmp_path / "none", lxd(LXD)))
+    assert ask("lxd").data == DATA
 
 
 def test_lxd_without_documents_and_a_host_without_lxd(lxd, tmp_path):

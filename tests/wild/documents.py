@@ -167,6 +167,16 @@ VERSION_1_DOCUMENTS = {
     "the MTU of a subnet": """
   - {type: physical, name: a, mtu: 9000, subnets: [{type: static, address: 10.1.0.1/24, mtu: 1492}]}
 """,
+    "the metric of a subnet": """
+  - type: physical
+    name: a
+    subnets:
+      - type: static
+        address: 10.1.0.1/24
+        metric: 300
+        routes: [{network: 10.9.0.0/16, gateway: 10.1.0.9, metric: 7}, {network: 10.8.0.0/16, gateway: 10.1.0.9}]
+      - {type: dhcp6, metric: 400, routes: [{network: "fd00:9::/32", gateway: "fe80::9"}]}
+""",
     "manual subnets": """
   - {type: physical, name: a, subnets: [{type: static, address: 10.1.0.1/24, control: manual}]}
   - {type: physical, name: b, subnets: [{type: static, address: 10.2.0.1/24, control: manual}, {type: static, address: 10.3.0.1/24}]}

@@ -243,6 +243,7 @@ class Generator:
             **self.maybe(0.1, mtu=1400),
             **self.maybe(0.1, control="auto"),
             **self.maybe(0.1, dns_nameservers=["192.0.2.53"]),
+            **self.maybe(0.1, metric=self.random.randrange(1, 1000)),
             **self.maybe(0.3, routes=[self._v1_route(version)]),
         }
 

@@ -384,7 +384,8 @@ def _add_subnet(form, subnet):
         entry = route(
             f"{one['network']}/{one['prefix']}",
             one.get("gateway"),
-            one.get("metric"),
+            # What the renderer for netplan makes of it since cloud-init 25.2.
+            one.get("metric", subnet.get("metric")),
             one.get("table"),
         )
         form.routes |= {entry} - {None}

@@ -62,7 +62,7 @@ SUBNET = tuple(
 
 ROUTE = tuple(
     "to via from metric on-link scope table type mtu congestion-window"
-    " advertised-receive-window".split()
+    " advertised-receive-window advertised-mss".split()
 )
 RULE = tuple("from to table priority mark type-of-service".split())
 

@@ -30,6 +30,7 @@ VALUES = {
     "activation-mode": "off",
     "ad-select": "bandwidth",
     "addresses": ["10.9.0.1/24"],
+    "advertised-mss": 1300,
     "all-members-active": True,
     "arp-all-targets": "all",
     "arp-interval": 100,

@@ -23,13 +23,14 @@ _KINDS: dict[str, RouteKind] = {kind: kind for kind in KINDS if kind != "unicast
 
 
 metric = partial(values.integer, low=0, high=MAX_U32, what="the metric")
+# An MSS leaves at least 8 bytes of data, and room for the headers in a packet of 65535 bytes.
+advmss = partial(values.integer, low=8, high=65495, what="the advmss")
 type_of_service = partial(values.integer, low=0, high=255, what="the type of service")
 # The field of `Traits` that a property sets, and its reader.
 _TRAITS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "table": ("table", values.route_table),
     "mtu": ("mtu", values.mtu),
-    # An MSS leaves at least 8 bytes of data, and room for the headers in a packet of 65535 bytes.
-    "advmss": ("advmss", partial(values.integer, low=8, high=65495, what="the advmss")),
+    "advmss": ("advmss", advmss),
     "scope": ("scope", lambda text: values.word(text, SCOPES)),
     "src": ("source", values.host),
     "type-of-service": ("tos", type_of_service),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from neuca_tools.documents.neuca import route_lines, values
+from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part, read_truth
 from neuca_tools.model import Automatic
 
@@ -55,6 +56,28 @@ def of_netplan(link: Part) -> Automatic:
         for key in {*_BESIDE} - unused:
             link.close(key)
     return automatic
+
+
+def set_metric(draft: Draft, subnet: Part, first: int) -> None:
+    """Set the metric of a subnet: that of its routes without one, and of those of DHCP.
+
+    `first` is the number of its first route.
+    """
+    kind = subnet.text("type") or ""
+    is_automatic = kind in DHCP or kind in ADVERTISED
+    if not is_automatic and len(draft.routes) == first:
+        return
+    metric = subnet.read("metric", route_lines.metric)
+    if metric is None:
+        return
+    for number, route in enumerate(draft.routes[first:], first):
+        if route.metric is None:
+            draft.routes[number] = route._replace(metric=metric)
+    override = (("route-metric", str(metric)),)
+    if DHCP.get(kind) == 4:
+        draft.automatic = draft.automatic._replace(dhcp4_overrides=override)
+    elif is_automatic:
+        draft.automatic = draft.automatic._replace(dhcp6_overrides=override)
 
 
 def _read_overrides(part: Part) -> tuple[tuple[str, str], ...]:

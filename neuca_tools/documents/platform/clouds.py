@@ -58,6 +58,15 @@ def _add_masked(draft: Draft, part: Part, key: str, mask: str, default: str = ""
         draft.add_address(part, key, text, part.text(mask) or default or None)
 
 
+def _add_subnet(draft: Draft, key: str, to: str, netmask: Optional[str], gateway: str) -> None:
+    """Add the route to the NIC's network, of which it has single addresses, through the gateway."""
+    first = len(draft.routes)
+    draft.add_route(draft.part, key, to, netmask, gateway)
+    for number, route in enumerate(draft.routes[first:], first):
+        draft.routes[number] = route._replace(traits=Traits(onlink=True))
+        draft.subnets.append(route.to)
+
+
 # --- Azure ----------------------------------------------------------------------------------------
 
 AZURE = "Azure instance"
@@ -190,6 +199,9 @@ def _add_gce_addresses(draft: Draft) -> None:
             nic.warn(where, f"{text} is a range, and not set as addresses of the guest")
     for key in _GCE_GATEWAYS:
         draft.add_gateway(nic, key)
+    gateway, mask = nic.text("gateway"), nic.text("subnetmask")
+    if gateway and mask:
+        _add_subnet(draft, "subnetmask", gateway, mask, gateway)
 
 
 # --- Hetzner --------------------------------------------------------------------------------------
@@ -223,9 +235,7 @@ def _read_hetzner(root: Part) -> PlatformDocument:
                 draft.add_address(nic, key, f"{address}/32")
         network, gateway = nic.text("network"), nic.text("gateway")
         if network and gateway:
-            draft.add_route(nic, "network", network, None, gateway)
-            # No address of the NIC has the gateway in its prefix.
-            draft.routes = [route._replace(traits=Traits(onlink=True)) for route in draft.routes]
+            _add_subnet(draft, "network", network, None, gateway)
     return finish_document(drafts, root)
 
 
@@ -352,7 +362,9 @@ FORMATS = (
         "interfaces",
     ),
     Format(ec2.NAME, ec2.KEYS, ec2.read, "macs"),
-    Format(GCE, _keys("mac mtu vlan", *_GCE_ADDRESSES, *_GCE_GATEWAYS), _read_gce, _GCE_NICS),
+    Format(
+        GCE, _keys("mac mtu vlan subnetmask", *_GCE_ADDRESSES, *_GCE_GATEWAYS), _read_gce, _GCE_NICS
+    ),
     # Those of private networks only.
     Format(
         HETZNER,

@@ -42,10 +42,9 @@ MAX_ADDRESSES = 1024  # of one link
 # Why there is no VLAN on a link.
 LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
-# Names of unused keys in one warning.
-MAX_UNUSED = 20
+MAX_UNUSED = 20  # names of unused keys in one warning
 # The key of the next hop, by that of the destination.
-_HOP_KEYS = {"to": "via", "network": "gateway", "destination": "gateway"}
+_HOP_KEYS = {"to": "via", "network": "gateway", "destination": "gateway", "subnetmask": "gateway"}
 # No next hop or gateway; as a destination without a netmask, every one.
 UNSPECIFIED = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
@@ -65,8 +64,8 @@ class Draft:
     `part` describes the link, and so do `other_parts`, which are elsewhere in the document.
     `addresses` maps each address to the place that gives it. `management` is the reason why the NIC
     may be the management NIC, empty if there is none. `device` are settings of the device, as in
-    LinkRequest. `gateways` are the routers of the link's subnets. `offers` are DNS servers and
-    search domains.
+    LinkRequest. `gateways` are the routers of the link's subnets, `subnets` those of which it has
+    single addresses only. `offers` are DNS servers and search domains.
     """
 
     key: LinkKey
@@ -85,6 +84,7 @@ class Draft:
     automatic: Automatic = field(default_factory=Automatic)
     other_parts: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
+    subnets: list[Network] = field(default_factory=list)
     has_platform_gateways: bool = False
     offers: dict[str, list[str]] = field(default_factory=dict)
 
@@ -111,7 +111,7 @@ class Draft:
 
     def offer_dns(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
         """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
-        for text in texts:
+        for text in chain.from_iterable(map(str.split, texts)):
             try:
                 offer = str(SETTINGS[setting].parse(text))
             except values.UnusableError as reason:
@@ -242,6 +242,7 @@ class Draft:
                 gateways=tuple(self.gateways),
                 implied=self.has_platform_gateways
                 or self._is_isolated(*(hop.version for hop in self.gateways)),
+                subnets=tuple(self.subnets),
             ),
             automatic=self.automatic if self.automatic != Automatic() else None,
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),

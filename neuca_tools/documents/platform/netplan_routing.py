@@ -14,7 +14,8 @@ from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
-    "metric on-link scope table type mtu from routing-policy priority mark type-of-service".split()
+    "metric on-link scope table type mtu advertised-mss from routing-policy priority mark"
+    " type-of-service".split()
 )
 # The other types of netplan-yaml(5).
 _FOREIGN_KINDS = ("anycast", "broadcast", "local", "multicast", "nat", "throw", "xresolve")
@@ -132,7 +133,8 @@ def _with_traits(
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
         bool(route.flag("on-link")) and request.via is not None,
         route.mtu() or 0,
-        source=source,
+        route.read("advertised-mss", route_lines.advmss) or 0,
+        source,
     )
     return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
 

@@ -41,7 +41,7 @@ KEYS = (
     frozenset(
         "type name mac_address mtu subnets address netmask prefix gateway metric network"
         " destination vlan_link vlan_id bond_interfaces bridge_interfaces params control"
-        " accept-ra".split()
+        " accept-ra interface keep_configuration".split()
     )
     | _BOND.keys()
     | _BRIDGE.keys()
@@ -71,6 +71,8 @@ def read(top: Part) -> PlatformDocument:
         )
     _set_members(top, taken, drafts, no_vlan_reasons)
     _add_unattached(_of_kind(top, "route"), drafts.values())
+    for server in _of_kind(top, "nameserver"):
+        _offer_to_interface(server, drafts)
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -177,7 +179,7 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     set_mtu_and_accept_ra(draft, link)
     if draft.key.kind == "physical" and link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
-    link.use_defaults("wakeonlan")
+    link.use_defaults("wakeonlan", "keep_configuration")
     subnets = list(link.parts("subnets"))
     manual = [subnet.text("control") == "manual" for subnet in subnets]
     if manual and all(manual):
@@ -188,6 +190,8 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
             subnet.close()
         else:
             _add_subnet(draft, subnet)
+    if draft.automatic.dhcp4 or draft.automatic.dhcp6:
+        draft.automatic = draft.automatic._replace(critical=link.flag("keep_configuration"))
     return draft
 
 
@@ -203,13 +207,17 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
         subnet.warn("type", "an unknown kind of subnet, ignoring it")
         subnet.close()
         return
+    # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.
+    subnet.use("control", "ipv4", "ipv6")
+    draft.offer_dns(subnet, "dns_nameservers", "nameservers", subnet.texts("dns_nameservers"))
+    draft.offer_dns(subnet, "dns_search", "search", subnet.texts("dns_search"))
+    first = len(draft.routes)
     add_routes(draft, subnet)
+    automatic.set_metric(draft, subnet, first)
 
 
 def _add_static(draft: Draft, subnet: Part) -> None:
     address = subnet.text("address")
-    # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.
-    subnet.use("control", "ipv4", "ipv6", "dns_nameservers", "dns_search")
     if address is None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
@@ -235,6 +243,14 @@ def add_routes(draft: Draft, part: Part) -> None:
 
 def _destination_key(route: Part) -> str:
     return "destination" if route.text("destination") else "network"
+
+
+def _offer_to_interface(server: Part, drafts: Mapping[str, Draft]) -> None:
+    """Offer the servers and domains of a `nameserver` entry to the link that it is for, if any."""
+    draft = drafts.get(server.text("interface") or "")
+    if draft is not None:
+        draft.offer_dns(server, "address", "nameservers", server.texts("address"))
+        draft.offer_dns(server, "search", "search", server.texts("search"))
 
 
 def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:

@@ -143,6 +143,7 @@ def _add_network(network: Part, drafts: Mapping[str, Draft], ids: Collection[str
     network.use(*_NETWORK_KEYS_OF_OTHERS)
     _take_dns(network, draft)
     draft.other_parts.append(network)
+    first = len(draft.routes)
     if kind in _STATIC:
         _add_static(network, draft)
     elif kind in automatic.DHCP or kind in automatic.ADVERTISED:
@@ -151,6 +152,7 @@ def _add_network(network: Part, drafts: Mapping[str, Draft], ids: Collection[str
         if kind != "manual":
             network.warn("type", "an unknown kind of network, ignoring it")
         network.close()
+    automatic.set_metric(draft, network, first)
 
 
 def _draft_below(
