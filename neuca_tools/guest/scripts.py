@@ -82,7 +82,7 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
                 problem = "" if mark else _start_script(config, script, files, started)
                 yield _await_script(config, script, files, problem)
             except ApplyError as error:
-                yield Finding("failed", error.text, script.name, again=True)
+                yield Finding("failed", error.text, script.name, needs_retry=True)
 
 
 def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
@@ -173,7 +173,7 @@ def _await_script(config: Config, script: Script, files: ScriptFiles, problem: s
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass
     except LockedError:
-        return Finding("pending", f"{script.name}: is still running", script.name, again=True)
+        return Finding("pending", f"{script.name}: is still running", script.name, needs_retry=True)
     finding = _end_finding(config, script, files)
     # The supervisor creates the output first of all; a script that has run may have removed it.
     if problem and not finding and not files.output.exists():

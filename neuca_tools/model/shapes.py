@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from inspect import signature
+from inspect import Parameter, signature
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -44,13 +45,19 @@ class Shapes:
     """Readers by annotations. They take `max_items` items of a list, and ignore the rest.
 
     `leaves` has what reads types that JSON has in another form; it may raise ValueError. `strict`:
-    an object with other keys than fields is wrong.
+    an object with other keys than fields is wrong. `key_by_field` has the fields whose name in JSON
+    is another one.
     """
 
     def __init__(
-        self, leaves: Mapping[object, Reader], *, strict: bool = True, max_items: int = 1 << 30
+        self,
+        leaves: Mapping[object, Reader],
+        *,
+        strict: bool = True,
+        max_items: int = 1 << 30,
+        key_by_field: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._readers = dict(leaves)
+        self._readers, self._key_by_field = dict(leaves), key_by_field
         self._strict, self._max_items = strict, max_items
 
     def read(self, kind: type[T], value: object) -> T:
@@ -117,18 +124,25 @@ class Shapes:
 
     def _object_reader(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
         hints = get_type_hints(kind)
+        field_by_key = {self._key_by_field.get(name, name): name for name in hints}
+        hints = {key: hints[name] for key, name in field_by_key.items()}
         readers = {name: self.reader(hint) for name, hint in hints.items()}
         # A call for each of these would cost most.
         plain = {name: hint if hint in (str, int, bool) else None for name, hint in hints.items()}
         parameters = signature(kind).parameters.items()
-        required = {name for name, parameter in parameters if parameter.default is parameter.empty}
+        optional = {
+            name for name, parameter in parameters if parameter.default is not Parameter.empty
+        }
+        required = {key for key, name in field_by_key.items() if name not in optional}
 
         def read(value: object) -> object:
             content, name, converted = _checked_type(dict, value), "", {}
             try:
                 for name, item in content.items():
                     if name in readers:
-                        converted[name] = item if type(item) is plain[name] else readers[name](item)
+                        converted[field_by_key[name]] = (
+                            item if type(item) is plain[name] else readers[name](item)
+                        )
             except ShapeError as error:
                 raise _error_below(f".{name}", error) from None
             self._check_names(content.keys() - readers.keys(), required - content.keys(), kind)

@@ -401,7 +401,7 @@ def test_an_account_that_cannot_be_created_is_tried_again(tmp_path, monkeypatch)
     monkeypatch.setattr(programs, "PATH", str(tmp_path))
     guest = Guest(Config(state_directory=tmp_path), parse(f"[users]\nneuca-nobody = no:{KEY}\n"))
     (finding,) = users.set_up_users(guest)
-    assert (finding.state, finding.again) == ("failed", True)
+    assert (finding.state, finding.needs_retry) == ("failed", True)
     assert finding.text.endswith("useradd is not installed")
 
 
