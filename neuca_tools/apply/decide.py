@@ -296,7 +296,7 @@ def decide_pass(
         links[key] = replace(links[key], profile=marks.profiles[key])
     clients = dhcp_requests.client_requests(resolution, record, world, settings.metadata_hosts)
     desired = resolution.desired._replace(
-        links=links, files=marks.files, tell=marks.tell, clients=clients
+        links=links, files=marks.files, manager_by_file=marks.manager_by_file, clients=clients
     )
     notes = (*resolution.notes, *dhcp_requests.unused_override_notes(resolution))
     resolution = resolution._replace(desired=desired, notes=notes)

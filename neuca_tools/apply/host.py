@@ -21,16 +21,15 @@ from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
 from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
-from neuca_tools.desired.outlets import is_void
+from neuca_tools.desired.outlets import is_overruled
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
 from neuca_tools.model import NetworkState, Record, messages
 from neuca_tools.plan.operation import Operation
 from neuca_tools.sources import metadata_hosts
-from neuca_tools.state import records
+from neuca_tools.state import records, store
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import unsaved_reason
 from neuca_tools.tuning.choice import Choice
 
 log = logging.getLogger("neuca")
@@ -108,9 +107,9 @@ class Host:
         """Raises ApplyError."""
         records.remove_journal(self.config.state)
 
-    def unsaved(self) -> str:
+    def unsaved_reason(self) -> str:
         """Why something could not be saved; empty if everything is."""
-        return unsaved_reason(self.config.state)
+        return store.unsaved_reason(self.config.state)
 
     def _origin(self) -> str:
         """The NIC through which a metadata service answered for this instance; empty for none.
@@ -124,7 +123,7 @@ class Host:
             return ""
         policy = Policy(config.ignored_macs, config.management_macs)
         configured = {request.key.mac for request in config.links}
-        if origin is None or is_void(origin, policy, configured):
+        if origin is None or is_overruled(origin, policy, configured):
             return ""
         return origin.mac
 

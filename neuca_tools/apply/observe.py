@@ -59,7 +59,7 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
         _observed_routes(world, present, resolution, record),
         sysctls=_pick_values(world.sysctls, sorted(paths)),
         files={path: world.files.get(path) for path in resolution.desired.files},
-        tell=_informed_managers(resolution, world, record),
+        manager_by_file=_informed_managers(resolution, world, record),
         # The request of each of our DHCP clients; empty for one that has ended.
         clients={
             label: request if label in world.own_clients.running else ""
@@ -139,7 +139,7 @@ def _informed_managers(resolution: Resolution, world: World, record: Record) -> 
     """The manager that has read each of our files; "" if it runs and may not have read it."""
     read = {
         path: manager
-        for path, manager in resolution.desired.tell.items()
+        for path, manager in resolution.desired.manager_by_file.items()
         if manager in world.managers
     }
     if any(nic.unheard for nic in record.nics.values()):

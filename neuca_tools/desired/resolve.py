@@ -155,7 +155,7 @@ def resolve_state(
         sure=layers.sure,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
-        management_networks=management_networks(world, layers.roles, record.ground),
+        management_networks=management_networks(world, layers.roles, record.management_networks),
         notes=(*_open_notes(layers, routing), *resolver.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
         without_advertisements=resolver.without_advertisements,
@@ -228,7 +228,7 @@ def _request_limits(
     requested = coverage.requested_networks(requests, layers.routes, roles, tables)
     hosts, allow = settings.metadata_hosts, settings.allow_default_route
     return replace(
-        request_limits(world, roles, hosts, allow, record.ground),
+        request_limits(world, roles, hosts, allow, record.management_networks),
         requested_twice=requested_twice(requests, roles),
         shortest=coverage.shortest_granted(requested, kept),
     )

@@ -335,11 +335,11 @@ class NetworkState(NamedTuple):
     """The desired state, the observed state, or what a journal recorded.
 
     `files` maps a path to its content, None for a file that should not exist, or does not.
-    `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps
-    a file to the manager that has to reload it once it is written (observed: the running manager,
-    empty if it has to reload in any case). `clients` has what the DHCP clients that we start are
-    told, by the label of the link (observed: empty for one that has ended). `theirs` are the routes
-    that other programs have set, as they were `seen` (see `World`).
+    `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route.
+    `manager_by_file` maps a file to the manager that has to reload it once it is written (observed:
+    the running manager, empty if it has to reload in any case). `clients` has what the DHCP clients
+    that we start are told, by the label of the link (observed: empty for one that has ended).
+    `theirs` are the routes that other programs have set, as they were `seen` (see `World`).
     """
 
     links: Mapping[LinkKey, Link] = {}
@@ -347,7 +347,7 @@ class NetworkState(NamedTuple):
     banned: tuple[Network, ...] = ()
     sysctls: Mapping[str, str] = {}
     files: Mapping[str, Optional[bytes]] = {}
-    tell: Mapping[str, str] = {}
+    manager_by_file: Mapping[str, str] = {}
     rules: Mapping[Rule, LinkKey] = {}
     clients: Mapping[str, str] = {}
     theirs: tuple[Route, ...] = ()
@@ -360,11 +360,11 @@ class NetworkState(NamedTuple):
 class Record(NamedTuple):
     """Everything that the agent recorded in earlier passes.
 
-    `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
-    management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set. `retry` are settings that failed. `tables` maps a link to the number
-    of its routing table, `routers` to its IPv6 router. `made` are our links and their members as
-    they were requested, for a roll-back that has to create them again.
+    `boot_id` is the boot that `owned` and all originals belong to. `management_networks` are the
+    networks of the management NICs and their gateways, for a boot on which they have no address
+    yet. `written` has what the agent last set. `retry` are settings that failed. `tables` maps a
+    link to the number of its routing table, `routers` to its IPv6 router. `made` are our links and
+    their members as they were requested, for a roll-back that has to create them again.
     """
 
     boot_id: str = ""
@@ -373,7 +373,7 @@ class Record(NamedTuple):
     originals: Mapping[LinkKey, OriginalValues] = {}
     original_sysctls: Mapping[str, str] = {}
     applied: str = ""
-    ground: tuple[str, ...] = ()
+    management_networks: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = {}
     written: Mapping[WrittenSetting, str] = {}
     retry: tuple[str, ...] = ()

@@ -183,9 +183,9 @@ def _change_clients(sides: Sides) -> Iterator[Operation]:
 def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[str]:
     """The running managers with a file that changes, or that have to reload it in any case."""
     to_reload = set()
-    for path, manager in desired.tell.items():
+    for path, manager in desired.manager_by_file.items():
         is_changed = observed.files.get(path) != desired.files.get(path)
-        if path in observed.tell and (is_changed or not observed.tell[path]):
+        if path in observed.manager_by_file and (is_changed or not observed.manager_by_file[path]):
             to_reload.add(manager)
     return to_reload
 

@@ -132,7 +132,7 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
     """What still holds of another machine's record: what we did in this boot and can undo."""
     if record.boot_id != boot_id:
         return Record()
-    return record._replace(nics={}, applied="", ground=())
+    return record._replace(nics={}, applied="", management_networks=())
 
 
 def forget_stale(record: Record, world: World) -> Record:

@@ -906,7 +906,7 @@ def test_remembered_routes_beside_many_foreign_routes_cost_their_sum():
     def judged(size):
         known = [f"10.66.{one}.1/32" for one in range(size)]
         around = seen(routes=[route(one, 1, "192.0.2.1") for one in known])
-        record = Record(ground=tuple(known))
+        record = Record(management_networks=tuple(known))
         return lambda: resolve_state(document(PLAIN), Settings(), around, record)
 
     assert_linear(judged)
