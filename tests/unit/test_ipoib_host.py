@@ -25,7 +25,7 @@ from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import boot_names
-from neuca_tools.desired.outlets import is_void
+from neuca_tools.desired.outlets import is_overruled
 from neuca_tools.desired.roles import assign_roles
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
@@ -258,7 +258,8 @@ def test_the_configuration_may_name_the_port_of_the_metadata_service_by_six_byte
     policy, configured, void
 ):
     assert (
-        is_void(MetadataService("ec2", "http://169.254.169.254", GUID), policy, configured) is void
+        is_overruled(MetadataService("ec2", "http://169.254.169.254", GUID), policy, configured)
+        is void
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.files import applying, locked, read_bytes, write_files
+from neuca_tools.files import as_apply_error, locked, read_bytes, write_files
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
 from neuca_tools.selftest.evidence import Evidence
@@ -44,7 +44,7 @@ def append_entry(state: Path, entry: Mapping[str, object]) -> None:
         line = _encoded_line({**entry, "evidence": None})
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
-        with applying(f'read "{path}"'):
+        with as_apply_error(f'read "{path}"'):
             content = read_bytes(path) or b""
         if content and not content.endswith(b"\n"):
             content += b"\n"
