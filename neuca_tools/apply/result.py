@@ -103,9 +103,11 @@ class Result:
     def nics_to_roll_back(self) -> frozenset[str]:
         """The MACs of the NICs with a serious failure, and of those that were joined to them."""
         failed = frozenset().union(
-            *(operation.fate for operation in (*self.serious_failures, *self.skipped))
+            *(operation.failing_domains for operation in (*self.serious_failures, *self.skipped))
         )
-        return joined_domains(failed, {operation.fate for operation in self.done} if failed else ())
+        return joined_domains(
+            failed, {operation.failing_domains for operation in self.done} if failed else ()
+        )
 
     @property
     def reported_failures(self) -> tuple[Failure, ...]:
@@ -346,7 +348,7 @@ def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ..
     return tuple(
         operation
         for operation in operations
-        if operation.fate & postponed_nics
+        if operation.failing_domains & postponed_nics
         or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
@@ -354,8 +356,12 @@ def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ..
 def _postponed_nics(operations: Sequence[Operation]) -> frozenset[str]:
     """The MACs of the NICs whose whole plan is postponed."""
     deletions = of_kind(operations, DeleteAddress)
-    fates = [operation.fate for operation in operations if _takes_apart(operation, deletions)]
-    return joined_domains(frozenset().union(*fates), {operation.fate for operation in operations})
+    groups = [
+        operation.failing_domains for operation in operations if _takes_apart(operation, deletions)
+    ]
+    return joined_domains(
+        frozenset().union(*groups), {operation.failing_domains for operation in operations}
+    )
 
 
 def _takes_apart(operation: Operation, deletions: Sequence[DeleteAddress]) -> bool:

@@ -393,7 +393,7 @@ def _raised_nics(left: Sequence[Operation]) -> frozenset[str]:
     Bringing the VLAN down again removes its IPv6 addresses.
     """
     states = of_kind(left, SetState)
-    return frozenset().union(*(state.fate for state in states if not state.up))
+    return frozenset().union(*(state.failing_domains for state in states if not state.up))
 
 
 def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:

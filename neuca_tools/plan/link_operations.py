@@ -57,8 +57,8 @@ class CreateLink(LinkOperation):
         return frozenset({*self.virtual.lower, *([self.parent.key] if self.parent else ())})
 
     @property
-    def fate(self) -> frozenset[str]:
-        return super().fate | {lower.mac for lower in self.virtual.lower}
+    def failing_domains(self) -> frozenset[str]:
+        return super().failing_domains | {lower.mac for lower in self.virtual.lower}
 
     @property
     def text(self) -> str:
@@ -110,8 +110,8 @@ class DeleteLink(LinkOperation):
     phase: Phase = Phase.SHRINK
 
     @property
-    def fate(self) -> frozenset[str]:
-        return super().fate | {lower.mac for lower in self.lower}
+    def failing_domains(self) -> frozenset[str]:
+        return super().failing_domains | {lower.mac for lower in self.lower}
 
     @property
     def text(self) -> str:

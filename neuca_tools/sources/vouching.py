@@ -39,7 +39,7 @@ def require_vouched(answer: Answer, source: Source, surroundings: Surroundings) 
 
 def _instance_of(answer: Answer) -> str:
     try:
-        return answer.instance or combined.instance_id(combined.reduced(answer.parts))
+        return answer.instance or combined.instance_id(combined.reduce_documents(answer.parts))
     except DocumentError:
         return ""
 

@@ -17,7 +17,7 @@ from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
 from neuca_tools.documents import parse
 from neuca_tools.documents.platform.combined import parse as parse_platform
-from neuca_tools.documents.platform.combined import reduced
+from neuca_tools.documents.platform.combined import reduce_documents
 from neuca_tools.documents.platform.ec2 import NAME as EC2
 from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
@@ -35,7 +35,7 @@ BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
 
 
 def with_platform(text, name, content):
-    return parse(text)._replace(platform=parse_platform(reduced({name: content})))
+    return parse(text)._replace(platform=parse_platform(reduce_documents({name: content})))
 
 
 # --- Who is wanted --------------------------------------------------------------------------------------------------

@@ -518,7 +518,7 @@ def test_a_route_through_the_on_link_gateway_of_a_single_address_is_set(gateway)
 def of_netplan(ethernets):
     """As a source has it: with the other documents of a seed."""
     data = json.dumps({"version": 2, "ethernets": ethernets}).encode()
-    text = combined.reduced({"network-config": data, "meta-data": b"local-hostname: a\n"})
+    text = combined.reduce_documents({"network-config": data, "meta-data": b"local-hostname: a\n"})
     return Document(platform=combined.parse(text))
 
 
