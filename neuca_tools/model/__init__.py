@@ -107,14 +107,15 @@ class LinkRequest:
         return self.automatic or Automatic()
 
     def substance(self) -> str:
-        """What is requested as text for a digest, without its order and where it comes from.
+        """What is requested as text for a digest, whatever its order and where it comes from.
 
-        Settings that are not requested are left out: their text would take most of the time.
+        A new name of a class or field changes every digest. Settings that are not requested are
+        left out: their text would take most of the time.
         """
         values = dict(self.__dict__)
         for name in ("addresses", "sysctls", "device"):
             values[name] = sorted(values[name], key=repr)
-        defaults = {it.name: it.default for it in fields(self) if it.repr}
+        defaults = {item.name: item.default for item in fields(self) if item.repr}
         names = [name for name in defaults if values[name] not in (defaults[name], [])]
         return " ".join([f"{name}={values[name]!r}" for name in names])
 

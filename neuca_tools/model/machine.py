@@ -45,9 +45,9 @@ class Outlet(NamedTuple):
 
     `identity` is what `MetadataService.mac` keeps. `is_likely`: it is believed to be for
     management; the well-known addresses are requested through no other one. `is_vouched`: something
-    that no stranger on the link can cause says so; otherwise, only an answer that proves itself is
-    used. `macs`: the addresses by which a platform may list it: those of the NICs below it, of a
-    bond between, and its own.
+    that no stranger on the link can cause says so; otherwise, an answer is used only if the
+    firmware proves that it is for this instance. `macs`: the addresses by which a platform may list
+    it: those of the NICs below it, of a bond between, and its own.
     """
 
     name: str
