@@ -325,10 +325,10 @@ def _duplicate_problems(
     observed: NetworkState, desired: NetworkState, world: World
 ) -> Iterator[Problem]:
     """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
-    for key in sorted(desired.links.keys() & observed.links.keys()) if world.duplicates else ():
+    for key in sorted(desired.links.keys() & observed.links.keys()):
         index = observed.links[key].index
         for address in desired.links[key].addresses:
-            if (index, address) in world.duplicates:
+            if (index, address) in world.duplicate_addresses:
                 text = f"address {address}: not in use, because another host has it (dadfailed)"
                 yield Problem("contested", text, key)
 

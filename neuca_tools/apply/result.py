@@ -248,15 +248,18 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
     """
 
     def present(link: Link) -> Link:
-        flushed = link.theirs.keys() - observed.links.get(link.key, link).theirs.keys()
-        addresses = tuple(address for address in link.addresses if address not in flushed)
-        theirs = {address: link.theirs[address] for address in link.theirs.keys() - flushed}
-        return replace(link, addresses=addresses, theirs=theirs)
+        foreign, now = link.foreign_addresses, observed.links.get(link.key, link)
+        flushed = foreign.keys() - now.foreign_addresses.keys()
+        return replace(
+            link,
+            addresses=tuple(address for address in link.addresses if address not in flushed),
+            foreign_addresses={key: foreign[key] for key in foreign.keys() - flushed},
+        )
 
     links = {key: present(link) for key, link in before.links.items()}
-    present_routes = {*observed.theirs}
-    routes = tuple(route for route in before.theirs if route in present_routes)
-    return before._replace(links=links, theirs=routes)
+    present_routes = {*observed.foreign_routes}
+    routes = tuple(route for route in before.foreign_routes if route in present_routes)
+    return before._replace(links=links, foreign_routes=routes)
 
 
 def _without_advertised_sysctls(link: Link, world: World) -> Link:

@@ -65,7 +65,7 @@ _MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
 _LEASE_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 # The fields of `World` with the addresses that have a trait.
-_TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
+_TRAITS = ("leased_addresses", "marked_addresses", "autoconfigured", "bare", "duplicate_addresses")
 
 
 def read_world() -> World:
@@ -80,8 +80,12 @@ def read_world() -> World:
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
-    endless = frozenset(_leased_without_end(devices, addresses["addresses"], addresses["own"]))
-    return World(devices, seen=seen, endless=endless, boot_id=boot_id(), **addresses, **routes)
+    endless = frozenset(
+        _leased_without_end(devices, addresses["addresses"], addresses["marked_addresses"])
+    )
+    return World(
+        devices, read_at=seen, endless_leases=endless, boot_id=boot_id(), **addresses, **routes
+    )
 
 
 def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
@@ -271,8 +275,8 @@ def _alternative_names(link: wire.Attributes) -> Iterator[str]:
 def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
     """The fields of `World` that concern addresses.
 
-    `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
-    hardly ever do.
+    `leased_addresses` are those with a lifetime: DHCP and router advertisements set one,
+    administrators hardly ever do.
     """
     addresses_by_index: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
@@ -294,8 +298,8 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
             peers.add((index, ip_network((peer, length), strict=False)))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
-        "peers": frozenset(peers),
-        "messages": bodies,
+        "peer_networks": frozenset(peers),
+        "address_messages": bodies,
         **{name: frozenset(traits[name]) for name in _TRAITS},
     }
 
@@ -303,12 +307,12 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
 def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:
     """The fields of `World` that an address belongs to."""
     if not flags & IFA_F_PERMANENT:
-        yield "leased"
+        yield "leased_addresses"
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
-        yield "own"
+        yield "marked_addresses"
     if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
-        yield "autoconf"
+        yield "autoconfigured"
     if flags & IFA_F_NOPREFIXROUTE:
         yield "bare"
     if flags & IFA_F_DADFAILED:
-        yield "duplicates"
+        yield "duplicate_addresses"

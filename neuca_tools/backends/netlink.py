@@ -232,7 +232,7 @@ class Netlink(AbstractContextManager["Netlink"]):
             self._delete_address(index, address)
         finally:
             for other in lost:
-                raw_requests.restore_address(index, world.messages[index, other], 0.0)
+                raw_requests.restore_address(index, world.address_messages[index, other], 0.0)
             for other in spare:
                 self._delete_address(index, other)
 

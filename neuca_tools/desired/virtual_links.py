@@ -323,7 +323,7 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
     master = world.devices.get(device.master)
     if master and master.index not in ours:
         return f'somebody put it into "{master.name}"'
-    automatic = world.leased | world.endless | world.autoconf
+    automatic = world.leased_addresses | world.endless_leases | world.autoconfigured
     for address in world.addresses.get(device.index, ()):
         if address.is_link_local or (device.index, address) in automatic:
             continue
@@ -363,7 +363,9 @@ def _world_without(
             index: tuple(address for address in present if (index, address) not in removed)
             for index, present in world.addresses.items()
         },
-        tables=tuple(route for route in world.tables if route.traits.table not in tables),
+        other_routes=tuple(
+            route for route in world.other_routes if route.traits.table not in tables
+        ),
     )
 
 

@@ -146,7 +146,9 @@ def forget_stale(record: Record, world: World) -> Record:
     devices = world.devices
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
     own = {
-        (key_of(devices[index], world), address) for index, address in world.own if index in devices
+        (key_of(devices[index], world), address)
+        for index, address in world.marked_addresses
+        if index in devices
     }
     owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:

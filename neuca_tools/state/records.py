@@ -57,7 +57,7 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 # dev_valid_name(), net/core/dev.c: any bytes but these, such as an ideographic space.
 _NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}", re.ASCII)
 # Fields of a link that a journal need not have.
-_NOT_SAVED = ("profile", "unmarked", "bare", "theirs")
+_NOT_SAVED = ("profile", "unmarked", "bare", "foreign_addresses")
 _KEYS = {"management_networks": "ground"}  # where a key is not the name of the field
 _UNLESS_EMPTY = ("tables", "made", "routers")  # as earlier versions wrote a record
 _OF_A_RECORD = ("boot_id", "nics", "owned", "originals", "original_sysctls", "applied")

@@ -61,7 +61,7 @@ def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, An
             "table": route.traits.table,
             "type": route.traits.kind,
         }
-        for route in (*world.routes, *world.tables)
+        for route in (*world.routes, *world.other_routes)
     ]
 
 

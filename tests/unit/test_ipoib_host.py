@@ -148,7 +148,9 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
     assert (problem.link, problem.text) == (LinkKey(GUID), dhcp_clients.NOT_ON_INFINIBAND)
     lease = frozenset({(2, ip_interface("10.4.0.9/24"))})
     assert [
-        *dhcp_clients.unserved_links(resolution.requests, found, replace(seen, leased=lease))
+        *dhcp_clients.unserved_links(
+            resolution.requests, found, replace(seen, leased_addresses=lease)
+        )
     ] == []
 
 

@@ -37,7 +37,7 @@ def seen(routes=(), rules=(), tables=(), **more):
         addresses={1: "192.0.2.10/24"},
         routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *routes],
         rules=tuple(rules),
-        tables=tuple(tables),
+        other_routes=tuple(tables),
         **more,
     )
 
