@@ -52,7 +52,7 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
     `without_ipv6` the reasons why links have no IPv6.
 
-    `trusted_keys`: see `merge.trusted_links`. `gateways`
+    `trusted`: see `merge.trusted_links`. `gateways`
     are the gateways of links with policy routing. `masters` has the requested bond or bridge of
     each link.
     """
@@ -65,13 +65,13 @@ class CommonSettings:
         sysctl_judge: allowed_sysctls.Judge,
         gateways: Gateways,
         *,
-        trusted_keys: Optional[Collection[LinkKey]],
+        trusted: Optional[Collection[LinkKey]],
     ) -> None:
-        self.scene, self.limits, self.masters, self.trusted_keys = (
+        self.scene, self.limits, self.masters, self.trusted = (
             scene,
             limits,
             masters,
-            trusted_keys,
+            trusted,
         )
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.sysctl_judge, self.gateways = sysctl_judge, gateways
@@ -87,7 +87,7 @@ class CommonSettings:
 
     def _is_sure(self, key: LinkKey) -> bool:
         """Whether no unusable part of the document can be about the link."""
-        return self.trusted_keys is None or key in self.trusted_keys
+        return self.trusted is None or key in self.trusted
 
     def _may_need_advertisements(self, key: LinkKey) -> bool:
         """Whether an unusable part may request what router advertisements are on for.

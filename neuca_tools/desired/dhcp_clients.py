@@ -108,17 +108,17 @@ def serves_virtual(world: World) -> bool:
 
 
 def assign_clients(
-    requests: Requests, roles: Roles, world: World, trusted_keys: Optional[Collection[LinkKey]]
+    requests: Requests, roles: Roles, world: World, trusted: Optional[Collection[LinkKey]]
 ) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
-    `trusted_keys`: see `merge.trusted_links`. NICs with
+    `trusted`: see `merge.trusted_links`. NICs with
     DHCP for which there is no client are left to other programs.
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
-    if trusted_keys is not None:
-        undecided = {*requests}.difference(trusted_keys, _member_keys(requests, roles, world))
+    if trusted is not None:
+        undecided = {*requests}.difference(trusted, _member_keys(requests, roles, world))
         clients = {**dict(_kept_clients(undecided, roles, world, manager)), **clients}
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}

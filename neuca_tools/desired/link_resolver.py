@@ -45,12 +45,12 @@ class LinkResolver(CommonSettings):
         scene: Scene,
         limits: RequestLimits,
         names: Mapping[LinkKey, str],
-        trusted_keys: Optional[Collection[LinkKey]],
+        trusted: Optional[Collection[LinkKey]],
         sysctl_judge: allowed_sysctls.Judge,
         gateways: Gateways,
     ) -> None:
         taken = {**reserved_names(scene.roles, scene.record), **names}
-        self.scene_after_removal = remaining_scene(scene, trusted_keys)
+        self.scene_after_removal = remaining_scene(scene, trusted)
         self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
         super().__init__(
             scene,
@@ -58,7 +58,7 @@ class LinkResolver(CommonSettings):
             self.virtual_links.masters,
             sysctl_judge,
             gateways,
-            trusted_keys=trusted_keys,
+            trusted=trusted,
         )
         self.names = dict(names)
         made = {key.virtual_name: key for key in self.virtual_links.links}

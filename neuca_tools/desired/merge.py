@@ -72,7 +72,7 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 class Layers(NamedTuple):
     """The merged requests, the role of each NIC, and problems with requests that match no NIC.
 
-    `trusted_keys`: see `trusted_links`.
+    `trusted`: see `trusted_links`.
     """
 
     requests: Requests
@@ -81,7 +81,7 @@ class Layers(NamedTuple):
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()
-    trusted_keys: Optional[frozenset[LinkKey]] = None
+    trusted: Optional[frozenset[LinkKey]] = None
 
 
 def stack_layers(
@@ -94,16 +94,14 @@ def stack_layers(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
-    trusted_keys = trusted_links(document, layers.requests)
+    trusted = trusted_links(document, layers.requests)
     asked, notes = routing_tables.without_dhcp(layers.requests)
-    roles = dhcp_clients.assign_clients(asked, layers.roles, world, trusted_keys)
+    roles = dhcp_clients.assign_clients(asked, layers.roles, world, trusted)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
     requests = dhcp_clients.without_accept_ra(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
-    layers = layers._replace(
-        roles=roles, requests=requests, problems=problems, trusted_keys=trusted_keys
-    )
+    layers = layers._replace(roles=roles, requests=requests, problems=problems, trusted=trusted)
     # Those of the NEuca document belong to no link.
     rules = (
         rule for rule in layers.rules if not rule.link or roles.role_of(rule.link) == "dataplane"

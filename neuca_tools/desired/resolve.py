@@ -73,7 +73,7 @@ class Settings(NamedTuple):
 class Resolution(NamedTuple):
     """The desired state, and what it was derived from.
 
-    `removable` is what may be removed. `trusted_keys`: see `merge.trusted_links`. `digests` maps
+    `removable` is what may be removed. `trusted`: see `merge.trusted_links`. `digests` maps
     each NIC to the digests of its request; the key "" is for requests that belong to no NIC.
     `left_alone` are prefixes whose routes are left to the user, `dependent_prefixes` those whose
     next hop is in no requested network. On the links `without_advertisements`, router
@@ -91,7 +91,7 @@ class Resolution(NamedTuple):
     digests: Mapping[str, str] = {}
     hostname: Optional[str] = None
     router: Router = "user"
-    trusted_keys: Optional[frozenset[LinkKey]] = frozenset()
+    trusted: Optional[frozenset[LinkKey]] = frozenset()
     left_alone: tuple[Network, ...] = ()
     dependent_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
@@ -104,13 +104,11 @@ class Resolution(NamedTuple):
     @property
     def is_complete(self) -> bool:
         """Whether there is a document without an unusable part."""
-        return self.trusted_keys is None
+        return self.trusted is None
 
     def is_undecided(self, key: LinkKey) -> bool:
         """Whether an unusable part of the document may be about this requested link."""
-        return (
-            self.trusted_keys is not None and key in self.requests and key not in self.trusted_keys
-        )
+        return self.trusted is not None and key in self.requests and key not in self.trusted
 
     @property
     def is_routed(self) -> bool:
@@ -131,13 +129,11 @@ def resolve_state(
     document, settings = _with_bound_ports(document, settings, world, record)
     layers = stack_layers(document, settings.links, settings.policy, world, record)
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
-    removable = _removable_objects(record.owned, layers.trusted_keys)
+    removable = _removable_objects(record.owned, layers.trusted)
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     gateways = gateways_of_links(scene, settings.links, settings.policy_routing)
-    resolver = LinkResolver(
-        scene, limits, names, layers.trusted_keys, settings.sysctl_judge, gateways
-    )
+    resolver = LinkResolver(scene, limits, names, layers.trusted, settings.sysctl_judge, gateways)
     links = {**resolver.resolve(), **resolver.leftovers()}
     routing = resolve_routing(layers, resolver)
     removable = _without_kept_links(removable, resolver)
@@ -156,7 +152,7 @@ def resolve_state(
         digests=request_digests(layers, forwards, {*limits.requested_twice, *resolver.unset_hosts}),
         hostname=document.hostname if document else None,
         router=router,
-        trusted_keys=layers.trusted_keys,
+        trusted=layers.trusted,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
         management_networks=management_networks(world, layers.roles, record.management_networks),
@@ -194,13 +190,11 @@ def _tune_requests(
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
-def _removable_objects(
-    owned: OwnedObjects, trusted_keys: Optional[frozenset[LinkKey]]
-) -> OwnedObjects:
+def _removable_objects(owned: OwnedObjects, trusted: Optional[frozenset[LinkKey]]) -> OwnedObjects:
     """What may be removed of the objects that are ours."""
-    if trusted_keys is None:
+    if trusted is None:
         return owned._replace(routes=True)
-    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in trusted_keys))
+    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in trusted))
 
 
 def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> OwnedObjects:
@@ -208,7 +202,7 @@ def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> Owne
 
     For each such link, a problem is added to those of the resolver.
     """
-    is_complete = resolver.trusted_keys is None
+    is_complete = resolver.trusted is None
     deletable, problems = deletable_links(
         resolver.scene, resolver.virtual_links if is_complete else None
     )
@@ -221,7 +215,7 @@ def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> Owne
 def _original_sysctls(settings: Settings, resolver: LinkResolver) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
     tuning = settings.tuning
-    if resolver.trusted_keys is not None or resolver.world.fixed_sysctls:
+    if resolver.trusted is not None or resolver.world.fixed_sysctls:
         return dict(tuning.sysctls)
     return {**resolver.record.original_sysctls, **tuning.before, **tuning.sysctls}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from inspect import Parameter, signature
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -57,7 +57,8 @@ class Shapes:
         max_items: int = 1 << 30,
         key_by_field: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._readers, self._key_by_field = dict(leaves), key_by_field
+        self._readers = dict(leaves)
+        self._field_by_key = {key: field for field, key in key_by_field.items()}
         self._strict, self._max_items = strict, max_items
 
     def read(self, kind: type[T], value: object) -> T:
@@ -123,29 +124,24 @@ class Shapes:
         return read
 
     def _object_reader(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
-        hints = get_type_hints(kind)
-        field_by_key = {self._key_by_field.get(name, name): name for name in hints}
-        hints = {key: hints[name] for key, name in field_by_key.items()}
+        hints, field_by_key = get_type_hints(kind), self._field_by_key
         readers = {name: self.reader(hint) for name, hint in hints.items()}
         # A call for each of these would cost most.
         plain = {name: hint if hint in (str, int, bool) else None for name, hint in hints.items()}
         parameters = signature(kind).parameters.items()
-        optional = {
-            name for name, parameter in parameters if parameter.default is not Parameter.empty
-        }
-        required = {key for key, name in field_by_key.items() if name not in optional}
+        required = {name for name, parameter in parameters if parameter.default is parameter.empty}
 
         def read(value: object) -> object:
-            content, name, converted = _checked_type(dict, value), "", {}
+            content, key, converted = _checked_type(dict, value), "", {}
             try:
-                for name, item in content.items():
+                for key, item in content.items():
+                    name = field_by_key.get(key, key)
                     if name in readers:
-                        converted[field_by_key[name]] = (
-                            item if type(item) is plain[name] else readers[name](item)
-                        )
+                        converted[name] = item if type(item) is plain[name] else readers[name](item)
             except ShapeError as error:
-                raise _error_below(f".{name}", error) from None
-            self._check_names(content.keys() - readers.keys(), required - content.keys(), kind)
+                raise _error_below(f".{key}", error) from None
+            unknown = content.keys() - converted.keys() - field_by_key.keys()
+            self._check_names(unknown, required - converted.keys(), kind)
             return kind(**converted)
 
         return read

@@ -137,9 +137,7 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
         one.survey().resolution,
         replace(one.kernel.world(), managers={"networkd": {}}),
     )
-    found = dhcp_clients.assign_clients(
-        resolution.requests, resolution.roles, seen, trusted_keys=None
-    )
+    found = dhcp_clients.assign_clients(resolution.requests, resolution.roles, seen, trusted=None)
     assert (found.dhcp.clients, found.dhcp.left_to_others) == (
         {LinkKey(mac(3)): "networkd"},
         {GUID},
