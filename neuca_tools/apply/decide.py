@@ -325,6 +325,8 @@ def _duplicate_problems(
     observed: NetworkState, desired: NetworkState, world: World
 ) -> Iterator[Problem]:
     """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
+    if not world.duplicate_addresses:
+        return
     for key in sorted(desired.links.keys() & observed.links.keys()):
         index = observed.links[key].index
         for address in desired.links[key].addresses:

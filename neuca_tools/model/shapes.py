@@ -21,6 +21,7 @@ _TITLES = {
     str: "a text",
     bool: "true or false",
 }
+_PLAIN = (str, int, bool)
 
 
 class ShapeError(ValueError):
@@ -41,6 +42,11 @@ def _checked_type(kind: type, value: object) -> Any:  # noqa: ANN401 - a value o
     return value
 
 
+def _required_fields(kind: type) -> set[str]:
+    parameters = signature(kind).parameters.items()
+    return {name for name, parameter in parameters if parameter.default is parameter.empty}
+
+
 class Shapes:
     """Readers by annotations. They take `max_items` items of a list, and ignore the rest.
 
@@ -57,8 +63,7 @@ class Shapes:
         max_items: int = 1 << 30,
         key_by_field: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._readers = dict(leaves)
-        self._field_by_key = {key: field for field, key in key_by_field.items()}
+        self._readers, self._key_by_field = dict(leaves), key_by_field
         self._strict, self._max_items = strict, max_items
 
     def read(self, kind: type[T], value: object) -> T:
@@ -124,24 +129,24 @@ class Shapes:
         return read
 
     def _object_reader(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
-        hints, field_by_key = get_type_hints(kind), self._field_by_key
-        readers = {name: self.reader(hint) for name, hint in hints.items()}
+        hints = get_type_hints(kind)
+        names = {self._key_by_field.get(name, name): name for name in hints}
+        readers = {key: self.reader(hints[name]) for key, name in names.items()}
         # A call for each of these would cost most.
-        plain = {name: hint if hint in (str, int, bool) else None for name, hint in hints.items()}
-        parameters = signature(kind).parameters.items()
-        required = {name for name, parameter in parameters if parameter.default is parameter.empty}
+        plain = {key: hint if (hint := hints[names[key]]) in _PLAIN else None for key in names}
+        required = _required_fields(kind)
 
         def read(value: object) -> object:
             content, key, converted = _checked_type(dict, value), "", {}
             try:
                 for key, item in content.items():
-                    name = field_by_key.get(key, key)
-                    if name in readers:
-                        converted[name] = item if type(item) is plain[name] else readers[name](item)
+                    if key in readers:
+                        converted[names[key]] = (
+                            item if type(item) is plain[key] else readers[key](item)
+                        )
             except ShapeError as error:
                 raise _error_below(f".{key}", error) from None
-            unknown = content.keys() - converted.keys() - field_by_key.keys()
-            self._check_names(unknown, required - converted.keys(), kind)
+            self._check_names(content.keys() - readers.keys(), required - converted.keys(), kind)
             return kind(**converted)
 
         return read

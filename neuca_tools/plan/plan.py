@@ -392,8 +392,7 @@ def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Addr
     # A member of a bond or bridge has no addresses.
     if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
+    foreign = current.foreign_addresses
     if key in sides.deleted:
-        return current.foreign_addresses
-    if not sides.goes_down(key):
-        return ()
-    return [address for address in current.foreign_addresses if address.version == 6]
+        return foreign
+    return [address for address in foreign if address.version == 6 and sides.goes_down(key)]
