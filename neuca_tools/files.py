@@ -101,11 +101,11 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
     contents = {path: content for path, content in files.items() if content is not None}
     are_few, set_mode = len(contents) <= MAX_SINGLE_SYNCS, partial(os.fchmod, mode=mode)
     for directory, paths in _by_directory(contents).items():
-        with applying(f'write "{paths[0]}"'), suppress(FileExistsError):
+        with as_apply_error(f'write "{paths[0]}"'), suppress(FileExistsError):
             # If the parent is a file, opening the new file fails with a better message.
             make_directory(Path(directory))
         for path in paths:
-            with applying(f'write "{path}"'):
+            with as_apply_error(f'write "{path}"'):
                 _refuse_device(path)
                 new = Path(f"{path}{NEW}")
                 _write_new(new, contents[path], set_mode, sync=sync and are_few)
@@ -141,7 +141,7 @@ def _sync_names(directories: Iterable[str], are_few: bool) -> None:
         _sync_file_systems(directories)
         return
     for directory in directories:
-        with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
+        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
             sync_directory(directory)
 
 
@@ -163,7 +163,7 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
         path.chmod(mode)
 
 
-class applying:  # noqa: N801 - a context manager, which is used as a function
+class as_apply_error:  # noqa: N801 - a context manager, which is used as a function
     """Turn an OSError into an ApplyError that says what was tried, and the cause."""
 
     def __init__(self, what: str = "") -> None:
@@ -245,10 +245,10 @@ def _create_file(new: Path) -> int:
 
 def _rename_or_remove(path: Path, wanted: bool) -> None:
     if wanted:
-        with applying(f'write "{path}"'):
+        with as_apply_error(f'write "{path}"'):
             os.replace(f"{path}{NEW}", path)
     else:
-        with applying(f'remove "{path}"'), suppress(FileNotFoundError):
+        with as_apply_error(f'remove "{path}"'), suppress(FileNotFoundError):
             path.unlink()
 
 
@@ -272,7 +272,7 @@ def _sync_file_systems(directories: Iterable[str]) -> None:
     sync_file_system = partial(call, "syncfs")
     synced: set[int] = set()
     for directory in directories:
-        with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
+        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
             device = Path(directory).stat().st_dev
             if device not in synced:
                 sync_directory(directory, sync_file_system)
@@ -288,7 +288,7 @@ def locked(path: Path, patience: float, *, shared: bool = False) -> Iterator[Non
     signal of an interval timer ends the wait. The kernel releases the lock when the process dies,
     and a child process does not inherit it.
     """
-    with applying(f'lock "{path}"'):
+    with as_apply_error(f'lock "{path}"'):
         make_directory(path.parent)
         access = os.O_RDONLY if shared else os.O_RDWR
         descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -325,7 +325,7 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
     0 if there is none, or if it is in another PID namespace (fcntl(2)). Raises ApplyError. Do not
     call this for a lock that this process holds: closing any descriptor of the file releases it.
     """
-    with applying(f'ask who has locked "{path}"'):
+    with as_apply_error(f'ask who has locked "{path}"'):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:

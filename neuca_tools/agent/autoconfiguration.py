@@ -17,7 +17,7 @@ from neuca_tools.backends.advertisements import Advertisement, Listener
 from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import applying
+from neuca_tools.files import as_apply_error
 from neuca_tools.model import Route
 from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.provenance import RTPROT_DHCP
@@ -145,7 +145,7 @@ def run_listener(path: Path, request: Mapping[str, Any]) -> NoReturn:
     state = State(
         dhcplease.addresses_of_lease(dhcplease.read_lease(place)), time.monotonic(), time.time()
     )
-    with applying(f'listen on "{interface}"'), Listener(interface, index) as listener:
+    with as_apply_error(f'listen on "{interface}"'), Listener(interface, index) as listener:
         _follow_routers(listener, state, lambda: _set_on_link(state, path, request))
 
 

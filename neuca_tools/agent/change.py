@@ -55,7 +55,7 @@ class Release(Purpose):
 
     macs: frozenset[str]
     touched: frozenset[str]
-    demands_room = True
+    requires_saved_state = True
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
@@ -88,9 +88,9 @@ class Restore(Purpose):
     """`neuca revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path
-    demands_room = True
+    requires_saved_state = True
 
-    def shape(self, decision: Decision) -> Decision:
+    def adapt(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
         desired = _original_state(decision, self.sysctl_file)
         difference = replace(decision.difference, desired=desired, owned=OwnedObjects())
@@ -248,7 +248,7 @@ def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:
 
 
 def _run_or_plan(host: Host, purpose: Purpose, dry_run: bool) -> Result:
-    decision = purpose.shape(host.survey())
+    decision = purpose.adapt(host.survey())
     if dry_run:
         return Result(purpose.operations(decision))
     return run_transaction(host, purpose, decision).result

@@ -26,7 +26,7 @@ from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch, index_by_interface
 from neuca_tools.config import Config, load_config
 from neuca_tools.errors import ConfigError, ObserveError
-from neuca_tools.files import applying, make_directory
+from neuca_tools.files import as_apply_error, make_directory
 from neuca_tools.state.records import has_document
 
 log = logging.getLogger("neuca")
@@ -206,7 +206,7 @@ class Daemon:
         Raises ApplyError, which ends the daemon for a restart.
         """
         for directory in self._directories:
-            with applying(f'create "{directory}"'):
+            with as_apply_error(f'create "{directory}"'):
                 make_directory(directory)
         places = (self.config.run_directory, self.config.state_directory)
         self._directories = [place for place in places if place.is_dir()]

@@ -73,7 +73,9 @@ class Volume(NamedTuple):
             part = instance.OPENSTACK
             name = f"openstack/{version}/{part}"
         with suppress(DocumentError):  # the source reports what is wrong with it
-            return combined.instance_id(combined.reduced({part: self.documents.get(name, b"")}))
+            return combined.instance_id(
+                combined.reduce_documents({part: self.documents.get(name, b"")})
+            )
         return ""
 
 

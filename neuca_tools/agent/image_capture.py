@@ -27,7 +27,7 @@ from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, UsageError
-from neuca_tools.files import NEW, applying, mode_of, sync_directory, write_files
+from neuca_tools.files import NEW, as_apply_error, mode_of, sync_directory, write_files
 from neuca_tools.guest import authorized_keys, blockdev, programs
 from neuca_tools.guest.users import UserWithdrawal, find_account
 
@@ -76,7 +76,7 @@ def check_destination(destination: Path) -> None:
     for path in _result_paths(destination):
         if os.path.lexists(path):
             raise UsageError(f'capture into "{destination}": "{path}" exists')
-    with applying(f'capture into "{destination}"'):
+    with as_apply_error(f'capture into "{destination}"'):
         # Absolute: the working directory may have been removed.
         if not stat.S_ISDIR(mode_of(destination.absolute().parent)):
             raise UsageError(f'capture into "{destination}": its directory does not exist')
@@ -94,7 +94,7 @@ def capture_image(config: Config, root: Path, findings: Findings, destination: P
     for name in ("unshare", "mount", "tar"):
         if programs.find_program(name) is None:
             raise ApplyError(f'write "{destination}": {name} is not installed')
-    with applying(f'write "{destination}"'), _created_file(new) as stream:
+    with as_apply_error(f'write "{destination}"'), _created_file(new) as stream:
         archive = _Archive(root, stream)
         with TemporaryDirectory(prefix="neuca-image-") as place:
             top = Path(place, "root")

@@ -1,9 +1,9 @@
 """The document in force, which passes, `neuca apply` and trials change by one rule.
 
-It is read under the lock of passes, as what was read before may be out of date by then. A poll of
-the daemon replaces it only when the daemon's own sources have something else than when they were
-last considered. So the next poll neither undoes what an administrator has applied from elsewhere,
-nor applies a document whose trial was not confirmed.
+It is read under the lock of passes, because what was read before may be out of date by then. A poll
+of the daemon replaces it only if the daemon's own sources have another document than at the last
+poll. So the next poll neither undoes what an administrator has applied from elsewhere, nor applies
+a document whose trial was not confirmed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -72,10 +72,12 @@ def _unapplied_reason(latest: Intake) -> str:
     """Why the document that the sources have is not in force."""
     if not latest.sha256:
         return latest.reason
-    news = "the configuration requests no document (sources = none)"
+    reason = "the configuration requests no document (sources = none)"
     if latest.stored and latest.stored.source:
-        news = f"{latest.stored.source} has another document"
-    return f"{news}, which is not applied until it changes or neucad starts: neuca apply applies it"
+        reason = f"{latest.stored.source} has another document"
+    return (
+        f"{reason}, which is not applied until it changes or neucad starts: neuca apply applies it"
+    )
 
 
 def last_seen_digest(config: Config) -> str:

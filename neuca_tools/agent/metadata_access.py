@@ -10,7 +10,12 @@ from typing import Optional
 
 from neuca_tools.backends import hostid, kernel_state, udev
 from neuca_tools.config import Config
-from neuca_tools.desired.outlets import is_void, likely_outlets, name_of, pinned_outlets
+from neuca_tools.desired.outlets import (
+    is_overruled,
+    likely_outlets,
+    outlet_identity,
+    pinned_outlets,
+)
 from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
@@ -29,44 +34,50 @@ ABSENT = (
 
 def read_surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
     """What these sources have to know of the host. Raises ObserveError."""
-    around = config.surroundings
+    surroundings = config.surroundings
     if not uses_network(specs):
-        return around
+        return surroundings
     try:
         record = load_record(config.state)
         machine = load_machine(config.state)
     except RecordError as error:
         # Which NIC is for management, or which service has answered, must not be guessed.
-        return around._replace(blocked=UNREADABLE.format(error.text))
+        return surroundings._replace(blocked=UNREADABLE.format(error.text))
     world = kernel_state.read_world()
     if config.managers == "auto" and udev.serves_this_namespace():
         world = replace(world, age=hostid.boot_age())
-    around = _with_interfaces(world, config, _usable_origin(config, specs, machine), around, record)
-    is_local = around.origin is not None and not around.origin.mac
-    return around._replace(own_addresses=frozenset(_own_addresses(world, around.outlets, is_local)))
+    surroundings = _with_interfaces(
+        world, config, _usable_origin(config, specs, machine), surroundings, record
+    )
+    is_local = surroundings.origin is not None and not surroundings.origin.mac
+    return surroundings._replace(
+        own_addresses=frozenset(_own_addresses(world, surroundings.outlets, is_local))
+    )
 
 
 def _with_interfaces(
     world: World,
     config: Config,
     origin: Optional[MetadataService],
-    around: Surroundings,
+    surroundings: Surroundings,
     record: Record,
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
-    around = around._replace(nic_macs=frozenset(nics))
+    surroundings = surroundings._replace(nic_macs=frozenset(nics))
     if origin is None:
-        return around._replace(outlets=_candidate_outlets(config, world, record))
-    around = around._replace(origin=origin, outlets=pinned_outlets(origin, world, record))
-    if around.outlets or not origin.mac:
-        return around
+        return surroundings._replace(outlets=_candidate_outlets(config, world, record))
+    surroundings = surroundings._replace(
+        origin=origin, outlets=pinned_outlets(origin, world, record)
+    )
+    if surroundings.outlets or not origin.mac:
+        return surroundings
     blocked = ABSENT.format(url=origin.url, mac=origin.mac)
     if origin.mac.partition(".")[0] in nics:
-        return around._replace(blocked=blocked)
+        return surroundings._replace(blocked=blocked)
     # Its NIC is absent: another one may have replaced it.
     others = _candidate_outlets(config, world, record, origin)
-    return around._replace(origin=None, outlets=others, blocked=blocked)
+    return surroundings._replace(origin=None, outlets=others, blocked=blocked)
 
 
 def _own_addresses(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[str]:
@@ -75,9 +86,9 @@ def _own_addresses(world: World, outlets: Sequence[Outlet], is_local: bool) -> I
     Not one of a NIC that is not for management, as a DHCP server there may have chosen it, unless
     a service of this host is the one that has answered (`is_local`).
     """
-    usable = {outlet.name for outlet in outlets if outlet.likely and outlet.vouched}
+    usable = {outlet.name for outlet in outlets if outlet.is_likely and outlet.is_vouched}
     for device in world.devices.values():
-        if is_local or device.name in usable or not name_of(world, device):
+        if is_local or device.name in usable or not outlet_identity(world, device):
             yield from (str(address.ip) for address in world.addresses.get(device.index, ()))
 
 
@@ -93,7 +104,7 @@ def _usable_origin(
     if origin is None or is_other_hardware(machine, hostid.read_machine()):
         return None
     configured = {request.key.mac for request in config.links}
-    if is_void(origin, _configured_policy(config), configured) or not is_known_service(
+    if is_overruled(origin, _configured_policy(config), configured) or not is_known_service(
         specs, origin.url
     ):
         return None

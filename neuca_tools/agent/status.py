@@ -155,7 +155,7 @@ def _lease_texts(device: Device, world: World, asked: Automatic) -> Iterator[str
     yield from (f"{text}, so it is not used" for text in refused)
     is_missing = {4: asked.dhcp4, 6: asked.dhcp6}
     for address in world.addresses.get(device.index, ()):
-        if (device.index, address) in world.leased and not address.is_link_local:
+        if (device.index, address) in world.leased_addresses and not address.is_link_local:
             yield f"{address} from DHCP or a router advertisement"
             is_missing[address.version] = False
     for version in filter(is_missing.get, is_missing):

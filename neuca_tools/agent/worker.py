@@ -349,8 +349,8 @@ class _Reader:
 
         began = time.monotonic()
         specs = [parse_source(text) for text in config.sources]
-        around = read_surroundings(config, specs)
-        intake = fetch_document(specs, config.timeout, session, config.state, around)
+        surroundings = read_surroundings(config, specs)
+        intake = fetch_document(specs, config.timeout, session, config.state, surroundings)
         self.seconds = time.monotonic() - began
         return intake
 

@@ -296,7 +296,7 @@ def decide_pass(
         links[key] = replace(links[key], profile=marks.profiles[key])
     clients = dhcp_requests.client_requests(resolution, record, world, settings.metadata_hosts)
     desired = resolution.desired._replace(
-        links=links, files=marks.files, tell=marks.tell, clients=clients
+        links=links, files=marks.files, manager_by_file=marks.manager_by_file, clients=clients
     )
     notes = (*resolution.notes, *dhcp_requests.unused_override_notes(resolution))
     resolution = resolution._replace(desired=desired, notes=notes)
@@ -325,10 +325,12 @@ def _duplicate_problems(
     observed: NetworkState, desired: NetworkState, world: World
 ) -> Iterator[Problem]:
     """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
-    for key in sorted(desired.links.keys() & observed.links.keys()) if world.duplicates else ():
+    if not world.duplicate_addresses:
+        return
+    for key in sorted(desired.links.keys() & observed.links.keys()):
         index = observed.links[key].index
         for address in desired.links[key].addresses:
-            if (index, address) in world.duplicates:
+            if (index, address) in world.duplicate_addresses:
                 text = f"address {address}: not in use, because another host has it (dadfailed)"
                 yield Problem("contested", text, key)
 

@@ -157,7 +157,13 @@ class _Progress:
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update([operation.fate for operation in operations if len(operation.fate) > 1])
+        self._shared.update(
+            [
+                operation.failing_domains
+                for operation in operations
+                if len(operation.failing_domains) > 1
+            ]
+        )
 
     def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -170,8 +176,8 @@ class _Progress:
         possible = without_missing(batch, self.missing)
         created = of_kind(batch, CreateLink)
         self.missing |= {link.on.key for link in created if link not in possible}
-        skipped = [operation for operation in possible if operation.fate & self.stopped]
-        self.stopped.update(*(operation.fate for operation in skipped))
+        skipped = [operation for operation in possible if operation.failing_domains & self.stopped]
+        self.stopped.update(*(operation.failing_domains for operation in skipped))
         self.skipped += skipped
         return [operation for operation in possible if operation not in skipped]
 
@@ -191,8 +197,8 @@ class _Progress:
         else:
             failed = Result(failures=failures)
             self.missing |= failed.missing_vlans
-            fates = map(attrgetter("fate"), failed.serious_failures)
-            self.stopped |= joined_domains(frozenset().union(*fates), self._shared)
+            groups = map(attrgetter("failing_domains"), failed.serious_failures)
+            self.stopped |= joined_domains(frozenset().union(*groups), self._shared)
 
     def result(self) -> Result:
         return Result(

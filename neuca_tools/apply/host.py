@@ -21,7 +21,7 @@ from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
 from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
-from neuca_tools.desired.outlets import is_void
+from neuca_tools.desired.outlets import is_overruled
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
@@ -30,9 +30,8 @@ from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import Rename
 from neuca_tools.sources import metadata_hosts
-from neuca_tools.state import records
+from neuca_tools.state import records, store
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import unsaved_reason
 from neuca_tools.tuning.choice import Choice
 
 log = logging.getLogger("neuca")
@@ -111,9 +110,9 @@ class Host:
         """Raises ApplyError."""
         records.remove_journal(self.config.state)
 
-    def unsaved(self) -> str:
+    def unsaved_reason(self) -> str:
         """Why something could not be saved; empty if everything is."""
-        return unsaved_reason(self.config.state)
+        return store.unsaved_reason(self.config.state)
 
     def _origin(self) -> str:
         """The NIC through which a metadata service answered for this instance; empty for none.
@@ -127,7 +126,7 @@ class Host:
             return ""
         policy = Policy(config.ignored_macs, config.management_macs)
         configured = {request.key.mac for request in config.links}
-        if origin is None or is_void(origin, policy, configured):
+        if origin is None or is_overruled(origin, policy, configured):
             return ""
         return origin.mac
 

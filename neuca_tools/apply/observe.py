@@ -59,15 +59,15 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
         _observed_routes(world, present, resolution, record),
         sysctls=_pick_values(world.sysctls, sorted(paths)),
         files={path: world.files.get(path) for path in resolution.desired.files},
-        tell=_informed_managers(resolution, world, record),
+        manager_by_file=_informed_managers(resolution, world, record),
         # The request of each of our DHCP clients; empty for one that has ended.
         clients={
             label: request if label in world.own_clients.running else ""
             for label, request in world.own_clients.requests.items()
         },
         rules=_observed_rules(world, resolution, present, record),
-        theirs=_routes_of_others(world, present),
-        seen=world.seen,
+        foreign_routes=_routes_of_others(world, present),
+        read_at=world.read_at,
     )
 
 
@@ -91,7 +91,7 @@ def _routes_of_others(world: World, indexes: Collection[int]) -> tuple[Route, ..
     """The routes of other programs through these devices only."""
     return tuple(
         route
-        for route in (*world.routes, *world.tables)
+        for route in (*world.routes, *world.other_routes)
         if route.message and all(index in indexes for index in route.indexes)
     )
 
@@ -124,7 +124,7 @@ def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, s
 
 def _routed_devices(world: World) -> set[int]:
     """The output devices of our routes."""
-    ours = [route for route in (*world.routes, *world.tables) if route.is_ours]
+    ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
     return {index for route in ours for index in route.indexes}
 
 
@@ -139,7 +139,7 @@ def _informed_managers(resolution: Resolution, world: World, record: Record) -> 
     """The manager that has read each of our files; "" if it runs and may not have read it."""
     read = {
         path: manager
-        for path, manager in resolution.desired.tell.items()
+        for path, manager in resolution.desired.manager_by_file.items()
         if manager in world.managers
     }
     if any(nic.unheard for nic in record.nics.values()):
@@ -183,7 +183,7 @@ def _observed_link(
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
         addresses=addresses,
-        theirs=_messages_of_others(key, device.index, addresses, world, record),
+        foreign_addresses=_messages_of_others(key, device.index, addresses, world, record),
         bare=tuple(address for address in present if (device.index, address) in world.bare),
         sysctls=_link_sysctls(device.name, templates, world),
         device=_pick_values(settings, {**wanted.device, **original.device, **made.device}),
@@ -203,7 +203,7 @@ def _messages_of_others(
     """The addresses that other programs have set, with the kernel's messages about them."""
     theirs = (own for own in addresses if (key, own) not in record.owned.addresses)
     return {
-        address: world.messages.get((index, address), b"")
+        address: world.address_messages.get((index, address), b"")
         for address in theirs
         if is_lasting(index, address, world)
     }
@@ -212,13 +212,13 @@ def _messages_of_others(
 def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
     """The device's addresses. A requested one with a lease counts as absent: it will expire."""
     present = world.addresses.get(device.index, ())
-    if not world.leased:
+    if not world.leased_addresses:
         return present
     asked = set(wanted.addresses)
     return tuple(
         address
         for address in present
-        if address not in asked or (device.index, address) not in world.leased
+        if address not in asked or (device.index, address) not in world.leased_addresses
     )
 
 
@@ -273,7 +273,7 @@ def _is_shadow(route: Route, wanted: Optional[Link], world: World) -> bool:
 def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
     """Our routes in every table, without those through devices that are not ours to change."""
     keys = {**keys, 0: NOWHERE}
-    for route in (*world.routes, *world.tables):
+    for route in (*world.routes, *world.other_routes):
         if route.is_ours and all(index in keys for index in route.indexes):
             others = tuple((keys[index], via) for index, via in route.others)
             yield Hop(

@@ -103,9 +103,11 @@ class Result:
     def nics_to_roll_back(self) -> frozenset[str]:
         """The MACs of the NICs with a serious failure, and of those that were joined to them."""
         failed = frozenset().union(
-            *(operation.fate for operation in (*self.serious_failures, *self.skipped))
+            *(operation.failing_domains for operation in (*self.serious_failures, *self.skipped))
         )
-        return joined_domains(failed, {operation.fate for operation in self.done} if failed else ())
+        return joined_domains(
+            failed, {operation.failing_domains for operation in self.done} if failed else ()
+        )
 
     @property
     def reported_failures(self) -> tuple[Failure, ...]:
@@ -246,15 +248,18 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
     """
 
     def present(link: Link) -> Link:
-        flushed = link.theirs.keys() - observed.links.get(link.key, link).theirs.keys()
-        addresses = tuple(address for address in link.addresses if address not in flushed)
-        theirs = {address: link.theirs[address] for address in link.theirs.keys() - flushed}
-        return replace(link, addresses=addresses, theirs=theirs)
+        foreign, now = link.foreign_addresses, observed.links.get(link.key, link)
+        flushed = foreign.keys() - now.foreign_addresses.keys()
+        return replace(
+            link,
+            addresses=tuple(address for address in link.addresses if address not in flushed),
+            foreign_addresses={key: foreign[key] for key in foreign.keys() - flushed},
+        )
 
     links = {key: present(link) for key, link in before.links.items()}
-    present_routes = {*observed.theirs}
-    routes = tuple(route for route in before.theirs if route in present_routes)
-    return before._replace(links=links, theirs=routes)
+    present_routes = {*observed.foreign_routes}
+    routes = tuple(route for route in before.foreign_routes if route in present_routes)
+    return before._replace(links=links, foreign_routes=routes)
 
 
 def _without_advertised_sysctls(link: Link, world: World) -> Link:
@@ -346,7 +351,7 @@ def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ..
     return tuple(
         operation
         for operation in operations
-        if operation.fate & postponed_nics
+        if operation.failing_domains & postponed_nics
         or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
@@ -354,8 +359,12 @@ def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ..
 def _postponed_nics(operations: Sequence[Operation]) -> frozenset[str]:
     """The MACs of the NICs whose whole plan is postponed."""
     deletions = of_kind(operations, DeleteAddress)
-    fates = [operation.fate for operation in operations if _takes_apart(operation, deletions)]
-    return joined_domains(frozenset().union(*fates), {operation.fate for operation in operations})
+    groups = [
+        operation.failing_domains for operation in operations if _takes_apart(operation, deletions)
+    ]
+    return joined_domains(
+        frozenset().union(*groups), {operation.failing_domains for operation in operations}
+    )
 
 
 def _takes_apart(operation: Operation, deletions: Sequence[DeleteAddress]) -> bool:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 RELEASE_SECONDS = 0.5
 """Seconds that NetworkManager has to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3
-"""How often to wait this long, or for a change, when it flushes a NIC to start DHCP on it."""
+"""How often to wait RELEASE_SECONDS, or for a change, when it flushes a NIC to start DHCP on it."""
 VERIFY_DELAYS_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each look of a verification, because drivers, udev and systemd-sysctl act late."""
 ROLL_BACK_DELAYS_SECONDS = (0.0, 0.2, 1.0)
@@ -66,11 +66,11 @@ REASON_NOT_IN_EFFECT = "done, but not in effect: another program or the driver h
 class Purpose(Protocol):
     """What a transaction is for."""
 
-    demands_room: bool = False
-    """Whether nothing is changed unless the state can be saved, in place of waiting for room."""
+    requires_saved_state: bool = False
+    """Whether nothing is changed unless the state can be saved, rather than only removals."""
 
-    def shape(self, decision: Decision) -> Decision:
-        """The decision with the desired state of this purpose."""
+    def adapt(self, decision: Decision) -> Decision:
+        """The decision, with another desired state if this purpose has its own."""
         return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
@@ -84,7 +84,7 @@ class Purpose(Protocol):
     ) -> Record:
         """The record afterwards; that of the decision includes what was done.
 
-        Those in `postponed` wait until the state can be saved.
+        The `postponed` operations wait until the state can be saved.
         """
         resolution, observed, world = decision.resolution, decision.observed, decision.world
         return updates.forget_restored(decision.record, resolution, observed, world)
@@ -137,8 +137,10 @@ class Transaction:
         """Return to the state before the transaction, with files and sysctls as `observed` then."""
         self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide_anew(self.decision.record)
-        tell = self.decision.desired.tell
-        desired = self.before._replace(files=observed.files, sysctls=observed.sysctls, tell=tell)
+        reloads = self.decision.desired.manager_by_file
+        desired = self.before._replace(
+            files=observed.files, sysctls=observed.sysctls, manager_by_file=reloads
+        )
         with self.host.watch() as watch:
             self._return_to(desired, None, watch)
         return Outcome(Result(), self.rolled_back, self.decision)
@@ -161,10 +163,9 @@ class Transaction:
         self.decision = self._decide_anew(self.decision.record)
         self.before = without_flushed(self.before, self.decision.observed)
         after = self.purpose.operations(self.decision)
-        # Addresses and routes that a manager has removed by now.
         removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
-        left = set(after)
-        self.result += Result(tuple(removal for removal in removals if removal not in left))
+        done_by_managers = tuple(removal for removal in removals if removal not in set(after))
+        self.result += Result(done_by_managers)
         return after
 
     def _note_before(self) -> None:
@@ -192,9 +193,9 @@ class Transaction:
             self._save_intentions(record, operations)
         if any(operation.domain for operation in operations):
             self.host.save_journal(self.before, self.decision.world.boot_id)
-        if self.purpose.demands_room and self.host.unsaved():
+        if self.purpose.requires_saved_state and self.host.unsaved_reason():
             self.host.remove_journal()
-            raise ApplyError(self.host.unsaved(), errno.ENOSPC)
+            raise ApplyError(self.host.unsaved_reason(), errno.ENOSPC)
 
     def _save_intentions(self, record: Record, operations: Sequence[Operation]) -> None:
         """Save the record for the case that the operations are interrupted. Raises ApplyError."""
@@ -217,14 +218,14 @@ class Transaction:
         for delay in VERIFY_DELAYS_SECONDS:
             if delay:
                 watch.wait(delay)
-            left = self._left()
-            again = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
-            if again:
-                self._extend_journal(again)
-                self._carry_out(again)
+            left = self._unfinished()
+            further = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
+            if further:
+                self._extend_journal(further)
+                self._carry_out(further)
             elif not left:
                 return
-        self._record_failed(self._left())
+        self._record_failed(self._unfinished())
 
     def _return_to(
         self, desired: NetworkState, scope: Optional[Collection[str]], watch: Watch
@@ -233,9 +234,9 @@ class Transaction:
 
         Whatever fails, the rest is done. What failed is tried again, as it may rely on the rest.
         """
-        record = self.decision.record._replace(made=desired.links)  # these are what a look reads
+        record = self.decision.record._replace(made=desired.links)  # a look reads the links in it
         self.decision = self.decision._replace(record=record)
-        self.rolled_back, reasons = Result(), {}
+        self.rolled_back, reasons = Result(), dict[object, str]()
         for delay in ROLL_BACK_DELAYS_SECONDS:
             watch.wait(delay)
             steps = self._steps_back(desired, scope)
@@ -247,12 +248,8 @@ class Transaction:
                 self._save_intentions(record, steps)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
             self.host.wait_for_udev(tried.done)
-            reasons.update(
-                {
-                    operation_identity(failure.operation): failure.reason
-                    for failure in tried.failures
-                }
-            )
+            for failure in tried.failures:
+                reasons[operation_identity(failure.operation)] = failure.reason
             self.rolled_back += replace(tried, failures=())
         steps = self._steps_back(desired, scope)
         left = (
@@ -264,15 +261,16 @@ class Transaction:
     def _steps_back(
         self, desired: NetworkState, scope: Optional[Collection[str]]
     ) -> tuple[Operation, ...]:
-        """The plan with its arguments swapped; with `scope` only what concerns a link."""
+        """The plan that leads back to `desired`; with `scope` only what concerns a link."""
         self._look_again()
         now = self.decision
-        everything = now.record.owned._replace(routes=True)
-        renames_while_up = now.world.rename_while_up
         observed = now.observed._replace(hops=tuple(hop for hop in now.observed.hops if hop.ours))
-        now_wanted = restorable_now(desired, observed, now.record)
         steps = plan_operations(
-            observed, now_wanted, everything, scope=scope, rename_while_up=renames_while_up
+            observed,
+            restorable_now(desired, observed, now.record),
+            now.record.owned._replace(routes=True),
+            scope=scope,
+            rename_while_up=now.world.rename_while_up,
         )
         declined = {operation_identity(failure.operation) for failure in self.rolled_back.declined}
         return tuple(
@@ -298,7 +296,7 @@ class Transaction:
         if self.result.failures:
             self._look_again()
         postponed: Sequence[Operation] = ()
-        if self.host.unsaved():
+        if self.host.unsaved_reason():
             postponed = postponed_operations(self.purpose.operations(self.decision))
         self.decision = self.decision._replace(
             record=self._with_done()._replace(made=self.made_links)
@@ -309,16 +307,18 @@ class Transaction:
         self.host.remove_journal()  # first: the record forgets what the journal would bring back
         self.host.save_record(record)
         self.decision = self.decision._replace(record=record)
-        self.recorded_operations = ()  # it is free to forget what was done
+        self.recorded_operations = ()  # the purpose may have made it forget what was done
 
     # --- shared by the steps ---
 
     def _decide_anew(self, record: Record) -> Decision:
-        return self.purpose.shape(self.host.decide(record))
+        return self.purpose.adapt(self.host.decide(record))
 
     def _look_again(self) -> None:
         """Observe and decide again, with a record of everything that was done."""
-        declined = (failure[:3] for failure in self.result.declined)
+        declined = [
+            (failure.operation, failure.reason, failure.errno) for failure in self.result.declined
+        ]
         record = intentions.record_declined(self._with_done(), declined)
         self.decision = self._decide_anew(record)
         self.recorded_operations = self.result.done
@@ -336,14 +336,14 @@ class Transaction:
         Left out are those to postpone until the state can be saved, and what
         `_release_from_managers` has told the network managers.
         """
-        left_out = set(postponed_operations(planned)) if self.host.unsaved() else set()
+        left_out = set(postponed_operations(planned)) if self.host.unsaved_reason() else set()
         if self.managers_were_told:
             left_out.update(of_kind(planned, Unmanage, ReloadManager))
         if not left_out:
             return planned
         return [operation for operation in planned if operation not in left_out]
 
-    def _left(self) -> tuple[Operation, ...]:
+    def _unfinished(self) -> tuple[Operation, ...]:
         self._look_again()
         return unfinished_operations(self._due(self.purpose.operations(self.decision)), self.result)
 
@@ -351,20 +351,20 @@ class Transaction:
         if not left:
             return []
         done = {operation_identity(operation) for operation in self.result.done}
-        again = [operation for operation in left if operation_identity(operation) not in done]
+        further = [operation for operation in left if operation_identity(operation) not in done]
         if last:
             flushed = self._activated_nics() | _raised_nics(left)
-            again += [
+            further += [
                 operation
                 for operation in left
                 if isinstance(operation, SET_AGAIN_AT_THE_END) or operation.domains & flushed
             ]
-        return list(dict.fromkeys(again))
+        return list(dict.fromkeys(further))
 
     def _activated_nics(self) -> frozenset[str]:
-        """The NICs on which NetworkManager was made to do DHCP: it may flush them late."""
-        activated = of_kind(self.result.done, Activate)
-        return frozenset(link.on.key.mac for link in activated)
+        """The NICs on which NetworkManager was told to start DHCP: it may flush them late."""
+        activations = of_kind(self.result.done, Activate)
+        return frozenset(activation.on.key.mac for activation in activations)
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
@@ -385,11 +385,11 @@ class Transaction:
 def _raised_nics(left: Sequence[Operation]) -> frozenset[str]:
     """The NICs with a link that was brought down and is up.
 
-    The kernel brings a VLAN up with the link below it, which Linux 7.2 may do later than it says.
+    The kernel brings a VLAN up with its lower device, in Linux 7.2 perhaps after it has said so.
     Bringing the VLAN down again removes its IPv6 addresses.
     """
     states = of_kind(left, SetState)
-    return frozenset().union(*(state.fate for state in states if not state.up))
+    return frozenset().union(*(state.failing_domains for state in states if not state.up))
 
 
 def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:

@@ -27,7 +27,7 @@ from neuca_tools.backends.processes import (
     write_process_note,
 )
 from neuca_tools.errors import ManagerError
-from neuca_tools.files import applying, names_in, observed_content, write_files
+from neuca_tools.files import as_apply_error, names_in, observed_content, write_files
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -151,7 +151,7 @@ class Clients:
         # Clients start and stop rarely; it saves 2 ms of every pass.
         import subprocess
 
-        with applying(f'run "{self._helper}"'):
+        with as_apply_error(f'run "{self._helper}"'):
             process = subprocess.Popen(
                 [self._helper, "start", path],
                 stdin=subprocess.DEVNULL,
@@ -174,7 +174,7 @@ class Clients:
             self._end(label)
             remove_files(path)
             return
-        with applying(f'rename "{path}"'), suppress(FileNotFoundError):
+        with as_apply_error(f'rename "{path}"'), suppress(FileNotFoundError):
             path.rename(gone)
         if self._units is not None:
             self._units.stop(label)

@@ -192,7 +192,7 @@ def reason_to_refuse(
 def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
     """The addresses of the link without a lifetime."""
     addresses = world.addresses.get(index, ())
-    return {address.ip for address in addresses if (index, address) not in world.leased}
+    return {address.ip for address in addresses if (index, address) not in world.leased_addresses}
 
 
 def _hosts_elsewhere(index: int, world: World) -> set[Host]:
@@ -351,7 +351,7 @@ def _remove_routes(
     """Delete the routes from DHCP in the link's own table, those through a gateway first."""
     own = [
         route
-        for route in world.tables
+        for route in world.other_routes
         if route.protocol == RTPROT_DHCP
         and route.to.version == lease.get("family", 4)
         and (route.index, route.traits.table) == (lease.get("index"), lease.get("table"))

@@ -1,6 +1,6 @@
-"""Reads the links and addresses of this network namespace without pyroute2, and its routes.
+"""Reads links, addresses and routes of this network namespace without pyroute2.
 
-Its import alone takes 15 times as long as `python3 -c pass` (`time python3 -c "import
+The import of pyroute2 alone takes 15 times as long as `python3 -c pass` (`time python3 -c "import
 pyroute2"`; Debian 12), which passes without a change and `neuca status` save. Its readers take 18
 times as long as these for 1,000 taps with 2,000 addresses and routes, in processor time: `time
 python3 -c "from pyroute2 import IPRoute; ip = IPRoute(); [*ip.get_links()]; [*ip.get_addr()];
@@ -65,7 +65,7 @@ _MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
 _LEASE_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 # The fields of `World` with the addresses that have a trait.
-_TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
+_TRAITS = ("leased_addresses", "marked_addresses", "autoconfigured", "bare", "duplicate_addresses")
 
 
 def read_world() -> World:
@@ -80,8 +80,12 @@ def read_world() -> World:
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
-    endless = frozenset(_leased_without_end(devices, addresses["addresses"], addresses["own"]))
-    return World(devices, seen=seen, endless=endless, boot_id=boot_id(), **addresses, **routes)
+    endless = frozenset(
+        _leased_without_end(devices, addresses["addresses"], addresses["marked_addresses"])
+    )
+    return World(
+        devices, read_at=seen, endless_leases=endless, boot_id=boot_id(), **addresses, **routes
+    )
 
 
 def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
@@ -114,8 +118,8 @@ def _leased_without_end(
     for index in (index for index, device in devices.items() if device.name in clients):
         name = devices[index].name
         for address in addresses.get(index, ()):
-            is_udhcpcs = name in names and address.version == 4 and (index, address) not in own
-            if is_udhcpcs or (name, str(address.ip)) in recorded:
+            is_of_udhcpc = name in names and address.version == 4 and (index, address) not in own
+            if is_of_udhcpc or (name, str(address.ip)) in recorded:
                 yield index, address
 
 
@@ -134,8 +138,8 @@ def _dhclient_leases() -> frozenset[tuple[str, str]]:
 
     The address of an infinite lease looks like one that an administrator has set: its lifetime in
     the kernel is infinite too, and the script of dhclient adds its routes without a protocol of
-    their own. The end in the file does not tell: for such a lease it is a date about 136 years
-    ahead. A file that cannot be read counts as one without leases.
+    their own. The end of the lease in the file is no help: for an infinite lease it is a date about
+    136 years ahead. A file that cannot be read counts as one without leases.
     """
     paths = [path for name in _LEASE_FILES for path in sorted(Path("/").glob(name))][
         :_MAX_LEASE_FILES
@@ -146,7 +150,7 @@ def _dhclient_leases() -> frozenset[tuple[str, str]]:
 
 
 def _leases_in(text: str) -> Iterator[tuple[str, str]]:
-    """Each lease names its interface first."""
+    """The interface and the address of each lease, which names its interface first."""
     interface = ""
     for keyword, value in _LEASE_STATEMENT.findall(text):
         if keyword == "interface":
@@ -218,7 +222,7 @@ def _address_text(arp_type: int, address: bytes) -> str:
 
 
 def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) -> bool:
-    """Whether it is hardware: it has a parent device, and is no IPoIB child."""
+    """Whether the link is hardware: it has a parent device, and is no IPoIB child."""
     if arp_type == INFINIBAND and LOWER in link:
         return False
     return PARENT in link or _has_parent_device(name, index)
@@ -235,7 +239,7 @@ def _has_parent_device(name: str, index: int) -> bool:
 
 
 def _slave_mac(info: wire.Attributes) -> bytes:
-    """The MAC that a member of a bond had before; a virtual NIC has no permanent one."""
+    """The MAC that a member of a bond had before; virtual NICs report no permanent MAC."""
     if MEMBER_KIND not in info or info.text(MEMBER_KIND) != "bond":
         return b""
     return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
@@ -271,8 +275,8 @@ def _alternative_names(link: wire.Attributes) -> Iterator[str]:
 def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
     """The fields of `World` that concern addresses.
 
-    `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
-    hardly ever do.
+    `leased_addresses` are those with a lifetime: DHCP and router advertisements set one,
+    administrators hardly ever do.
     """
     addresses_by_index: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
@@ -296,9 +300,9 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
         broadcasts.update(_broadcast_address(index, parts))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
-        "peers": frozenset(peers),
+        "peer_networks": frozenset(peers),
         "broadcasts": frozenset(broadcasts),
-        "messages": bodies,
+        "address_messages": bodies,
         **{name: frozenset(traits[name]) for name in _TRAITS},
     }
 
@@ -312,12 +316,12 @@ def _broadcast_address(index: int, parts: wire.Attributes) -> Iterator[tuple[int
 def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:
     """The fields of `World` that an address belongs to."""
     if not flags & IFA_F_PERMANENT:
-        yield "leased"
+        yield "leased_addresses"
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
-        yield "own"
+        yield "marked_addresses"
     if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
-        yield "autoconf"
+        yield "autoconfigured"
     if flags & IFA_F_NOPREFIXROUTE:
         yield "bare"
     if flags & IFA_F_DADFAILED:
-        yield "duplicates"
+        yield "duplicate_addresses"

@@ -94,7 +94,7 @@ def creation_arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     keywords: dict[str, Any] = {}
     if "mac" in options:
         keywords["address"] = options["mac"]
-    for name, attribute in _ATTRIBUTES[kind].items():
+    for name, attribute in _ATTRIBUTES.get(kind, {}).items():
         value = options.get(name, "")
         if value and not (kind == "bond" and value == OPTIONS[kind][name].kernel_default):
             six = "6" if attribute.number6 and ":" in value else ""
@@ -122,7 +122,7 @@ def _encode_option(kind: str, name: str, value: str) -> Any:
 def link_options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
     """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
     settings = [("mac", mac)]
-    for name, (_, number, number6) in _ATTRIBUTES[kind].items():
+    for name, (_, number, number6) in _ATTRIBUTES.get(kind, {}).items():
         value = data.bytes(number) or (number6 and data.bytes(number6))
         if value:
             settings.append((name, _decode_option(kind, name, value)))

@@ -21,7 +21,7 @@ from typing import Any, Optional
 from neuca_tools.backends import kernel_state, kinds, raw_requests, routing, sysctl
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying
+from neuca_tools.files import as_apply_error
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Route, World
 from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.routing import Rule
@@ -232,7 +232,7 @@ class Netlink(AbstractContextManager["Netlink"]):
             self._delete_address(index, address)
         finally:
             for other in lost:
-                raw_requests.restore_address(index, world.messages[index, other], 0.0)
+                raw_requests.restore_address(index, world.address_messages[index, other], 0.0)
             for other in spare:
                 self._delete_address(index, other)
 
@@ -261,7 +261,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         except ApplyError as error:
             if error.errno != errno.EEXIST:
                 raise
-            with applying():
+            with as_apply_error():
                 exists = routing.has_rule(rule)
             if not exists:
                 # Only for a change, as in `_opened`.
@@ -306,7 +306,7 @@ class Netlink(AbstractContextManager["Netlink"]):
                     "the Python module pyroute2 (package python3-pyroute2) cannot be imported:"
                     f" {error}"
                 ) from error
-            with applying():
+            with as_apply_error():
                 self._library = IPRoute(ext_ack=True, strict_check=True)
             self._netlink_error = NetlinkError
             self._library.get = _without_retries(self._library.get, NetlinkError)

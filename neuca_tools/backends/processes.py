@@ -12,7 +12,7 @@ from select import select
 from signal import pidfd_send_signal
 
 from neuca_tools.errors import ObserveError
-from neuca_tools.files import applying, names_in, text_of, write_files
+from neuca_tools.files import as_apply_error, names_in, text_of, write_files
 
 # The suffixes of the files: that of the process which the agent starts where there is no systemd,
 # and that of the DHCP client, which is the same process in the end.
@@ -64,7 +64,7 @@ def end_process(pid: int, signal_number: int, seconds: float) -> bool:
     """
     if not pid:
         return True
-    with applying(f"end process {pid}"), suppress(ProcessLookupError):
+    with as_apply_error(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
             pidfd_send_signal(handle, signal_number)

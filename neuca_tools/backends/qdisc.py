@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.backends import kernel_state, wire
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying
+from neuca_tools.files import as_apply_error
 from neuca_tools.model.device_settings import rate_text, rate_value
 
 NUM_TX_QUEUES = 31  # IFLA_NUM_TX_QUEUES
@@ -63,7 +63,7 @@ def read_qdiscs(indexes: Collection[int]) -> Mapping[int, str]:
 def set_qdisc(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
-    with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
+    with as_apply_error(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
         if kind == "default":
             root = _read_root(kernel, index)
             if root is not None and root.handle:

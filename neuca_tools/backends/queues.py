@@ -13,7 +13,7 @@ from pathlib import Path
 
 from neuca_tools.documents.neuca.link_settings import cpu_numbers, list_cpus
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, text_of
+from neuca_tools.files import as_apply_error, text_of
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 SYS = Path("/sys")
@@ -53,7 +53,7 @@ class Queues:
         """Set a value. Raises ApplyError."""
         if not self._is_shown:
             raise ApplyError(f'"{self._directory}" is a different device now')
-        with applying():
+        with as_apply_error():
             if group in MASK_FILES:
                 self._write_masks(group, value)
             else:

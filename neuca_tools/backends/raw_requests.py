@@ -32,7 +32,7 @@ from neuca_tools.backends.routing import (
     SOURCE,
 )
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying
+from neuca_tools.files import as_apply_error
 from neuca_tools.model import Address, Host
 from neuca_tools.model.addresses import broadcast_of
 from neuca_tools.model.routing import ROUTE_PROTOCOL
@@ -163,7 +163,7 @@ def _rebound_next_hops(data: bytes, indexes: Mapping[int, int]) -> Iterator[byte
 def _send_request(kind: int, flags: int, message: bytes) -> None:
     """Make one request; what exists already is fine."""
     try:
-        with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
+        with as_apply_error(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
             kernel.ask(kind, flags, message)
     except ApplyError as error:
         if error.errno != errno.EEXIST:

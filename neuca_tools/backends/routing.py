@@ -89,7 +89,7 @@ def read_routing(kernel: wire.Socket) -> dict[str, Any]:
     seen = dict.fromkeys(route for body in bodies for route in parse_routes(body, objects))
     return {
         "routes": tuple(filter(_is_main, sorted(seen, key=_is_ours))),
-        "tables": tuple(filterfalse(_is_main, sorted(seen, key=_is_ours, reverse=True))),
+        "other_routes": tuple(filterfalse(_is_main, sorted(seen, key=_is_ours, reverse=True))),
         "rules": tuple(
             rule for body in _dump_family(kernel, GET_RULE) for rule in parse_rules(body)
         ),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, raise_shortage
+from neuca_tools.files import as_apply_error, raise_shortage
 
 ROOT = Path("/proc/sys")
 MAX_VALUE_BYTES = 65536
@@ -48,7 +48,7 @@ def write_value(path: str, value: str) -> None:
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:
         raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')
-    with applying():
+    with as_apply_error():
         descriptor = os.open(f"{ROOT}/{path}", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, value.encode())

@@ -23,7 +23,7 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
-from neuca_tools.files import applying, mode_of
+from neuca_tools.files import as_apply_error, mode_of
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, last_confirmed
@@ -59,9 +59,9 @@ def output_path(name: str) -> Path:
 
     A device is refused, as by `files.write_files`, before anything is done for it.
     """
-    with applying(f'write "{name}"'):
+    with as_apply_error(f'write "{name}"'):
         path = Path(name).absolute()  # the working directory may have been removed
-    with applying(f'write "{path}"'):
+    with as_apply_error(f'write "{path}"'):
         if not stat.S_ISDIR(mode_of(path.parent)):
             raise NeucaError(f'write "{path}": its directory does not exist')
         mode = mode_of(path)

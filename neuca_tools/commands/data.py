@@ -101,9 +101,9 @@ def _public_ip(config: Config) -> Optional[str]:
     if not is_root():
         raise NeucaError("read the public address: only root may query the network")
     asked = next((spec for spec in source_specs(config) if spec.kind == "ec2"), SourceSpec("ec2"))
-    around = read_surroundings(config, [asked])
+    surroundings = read_surroundings(config, [asked])
     path = "/latest/meta-data/public-ipv4"  # OpenStack: empty without a floating address
-    return fetch_path(asked, path, config.timeout, Session(), around) or None
+    return fetch_path(asked, path, config.timeout, Session(), surroundings) or None
 
 
 def _distribution_id() -> Optional[str]:

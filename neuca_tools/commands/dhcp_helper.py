@@ -35,7 +35,7 @@ from neuca_tools.backends.processes import (
 from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
-from neuca_tools.files import applying, read_bytes, text_of, write_files
+from neuca_tools.files import as_apply_error, read_bytes, text_of, write_files
 
 REQUEST_VARIABLE = "NEUCA_DHCP"  # the variable with the path of the request
 LEASE_REASONS = ("BOUND", "RENEW", "REBIND", "REBOOT")
@@ -114,7 +114,7 @@ def become_client(path: Path, is_plain: bool = False) -> None:
         autoconfiguration.run_listener(path, request)
     words = _client_command(path, request)
     _keep_mode(path, request)
-    with applying(f'run "{words[0]}"'):
+    with as_apply_error(f'run "{words[0]}"'):
         os.execve(words[0], words, {"PATH": PATH, REQUEST_VARIABLE: str(path)})
 
 

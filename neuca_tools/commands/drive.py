@@ -13,7 +13,7 @@ from neuca_tools.agent.drives import copy_directory, copy_volume
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
-from neuca_tools.files import applying, mode_of
+from neuca_tools.files import as_apply_error, mode_of
 
 NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexits.h
 
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments, quiet=True)
     require_root("read-drive")
     device = Path(arguments.device)
-    with applying(f'read the drive "{device}"'):
+    with as_apply_error(f'read the drive "{device}"'):
         read = copy_directory if stat.S_ISDIR(mode_of(device)) else copy_volume
     try:
         kind, why = read(device, config.state, config.run_directory)

@@ -73,7 +73,7 @@ def _link_lines(key: LinkKey, device: Device, world: World) -> Iterator[str]:
 
 def _address_lines(device: Device, world: World) -> Iterator[str]:
     """The addresses that somebody has set, without those that no document can request."""
-    automatic = world.leased | world.endless | world.autoconf
+    automatic = world.leased_addresses | world.endless_leases | world.autoconfigured
     lasting = []
     for present in world.addresses.get(device.index, ()):
         if (device.index, present) in automatic:

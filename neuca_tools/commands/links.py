@@ -44,7 +44,7 @@ def _ports_of(candidates: Iterable[Optional[LinkKey]], known: Iterable[LinkKey])
 def _key_by_name(survey: Decision) -> dict[str, LinkKey]:
     """The links by their requested and their current names, of which the latter take precedence."""
     resolution = survey.resolution
-    by_name = {link.name: link.key for link in resolution.shown if link.name}
+    by_name = {link.name: link.key for link in resolution.shown_links if link.name}
     by_name.update({name: key for key, name in resolution.names.items()})
     by_name.update({link.name: key for key, link in survey.observed.links.items() if link.name})
     return by_name

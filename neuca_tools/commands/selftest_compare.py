@@ -1,4 +1,4 @@
-"""`neuca-selftest compare`: compare a run with earlier ones, from files or kept reports."""
+"""`neuca-selftest compare`: compare a run with earlier ones, from files or the archive."""
 
 # SPDX-License-Identifier: MIT
 
@@ -19,7 +19,7 @@ from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.archive import EarlierTest, kept_tests
+from neuca_tools.selftest.measure.archive import ArchivedTest, archived_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import Runs, comparison_page
 from neuca_tools.selftest.report.text import comparison_text, styled_report
@@ -28,9 +28,9 @@ from neuca_tools.selftest.report.text import comparison_text, styled_report
 def run(arguments: argparse.Namespace) -> int:
     """Print the differences. Raises UsageError, SelftestError."""
     if arguments.runs == ["last-boot"]:
-        runs = _of_last_boot(arguments)
+        runs = _tests_of_last_boot(arguments)
     elif len(arguments.runs) >= 2:
-        runs = [_run_of_name(name, arguments) for name in arguments.runs]
+        runs = [_find_run(name, arguments) for name in arguments.runs]
     else:
         raise ArgumentsError("compare: at least two runs are required, or last-boot")
     changes = compare(runs[:-1], runs[-1])
@@ -68,12 +68,12 @@ def _write_files(arguments: argparse.Namespace, runs: Runs, changes: Comparison)
         write_files({arguments.html: page.encode()})
 
 
-def _run_of_name(name: str, arguments: argparse.Namespace) -> Evidence:
-    """The run in a file; if none can be read, the last stored test with this label."""
+def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
+    """The run in a file; if none can be read, the last archived test with this label."""
     try:
         content = read_content(name)
     except SelftestError as error:
-        for test in reversed(_kept_reports(arguments)):
+        for test in reversed(_archived_tests(arguments)):
             evidence = test.evidence() if test.label == name else None
             if evidence is not None:
                 return evidence
@@ -82,26 +82,26 @@ def _run_of_name(name: str, arguments: argparse.Namespace) -> Evidence:
     return evidence_of(content)
 
 
-def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
-    """The last stored test, preceded by the tests of the same peer in an earlier boot."""
-    chosen = _previous_boot(_kept_reports(arguments))
+def _tests_of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
+    """The last archived test, preceded by the tests of the same peer in an earlier boot."""
+    chosen = _last_two_boots(_archived_tests(arguments))
     if not chosen:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
     runs = list(filter(None, (run.evidence() for run in chosen)))
     if len(runs) < 2 or runs[-1].boot != chosen[-1].boot:
-        raise SelftestError("compare with the previous boot: the stored tests cannot be read")
+        raise SelftestError("compare with the previous boot: the archived tests cannot be read")
     return runs
 
 
-def _previous_boot(stored: list[EarlierTest]) -> list[EarlierTest]:
-    """The tests of the boot before that of the last one, of the same peer, and that; or none."""
-    *before, last = stored or [EarlierTest(None)]
+def _last_two_boots(archived: list[ArchivedTest]) -> list[ArchivedTest]:
+    """The last test, preceded by all tests of its peer in the boot before; empty if none are."""
+    *before, last = archived or [ArchivedTest(None)]
     earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
     if not earlier:
         return []
     return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
-def _kept_reports(arguments: argparse.Namespace) -> list[EarlierTest]:
-    return kept_tests(load_configuration(arguments).state_directory)
+def _archived_tests(arguments: argparse.Namespace) -> list[ArchivedTest]:
+    return archived_tests(load_configuration(arguments).state_directory)

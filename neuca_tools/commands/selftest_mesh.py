@@ -55,11 +55,10 @@ from neuca_tools.selftest.report.text import styled_report
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
-# Descriptors of clush: of each host, whose pipes are three, and of its own.
+# File descriptors that clush needs: for each host, with three pipes, and for itself.
 DESCRIPTORS_OF_A_HOST, OTHER_DESCRIPTORS = 4, 256
 LATEST_START = 1e11  # seconds since 1970
-# Bytes of a list of hosts.
-MAX_TEXT = 4 * 2**20
+MAX_LIST_BYTES = 4 * 2**20  # of a list of hosts
 PLAN_OPTIONS: Options = {
     "rate": value("RATE", "the highest rate of each transfer (1G)", type=link_rate, required=True),
     "expect": value("RATE", "the rate that every path should achieve", type=link_rate),
@@ -125,15 +124,15 @@ JOIN_OPTIONS: Options = {
 
 
 class _Parser(Parser):
-    """The words after "--" are options of clush, in `engine`."""
+    """Puts the words after "--", which are options of clush, into `arguments.engine`."""
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str], namespace: Optional[argparse.Namespace] = None
     ) -> argparse.Namespace:
         own, engine = list(args), list[str]()
         if "--" in own:
-            place = own.index("--")
-            own, engine = own[:place], own[place + 1 :]
+            index = own.index("--")
+            own, engine = own[:index], own[index + 1 :]
         arguments = super().parse_args(own, namespace)
         arguments.engine = engine
         if engine and arguments.act is not _run:
@@ -195,7 +194,7 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 
 def _read_text(name: str) -> str:
     try:
-        return read_input(name, MAX_TEXT).decode("utf-8-sig", "replace")
+        return read_input(name, MAX_LIST_BYTES).decode("utf-8-sig", "replace")
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 
@@ -235,7 +234,7 @@ def _run_to_continue(path: Path, output: results.Results, plan: MeshPlan) -> res
 def _coordinate_run(
     arguments: argparse.Namespace, recorded: results.RecordedRun, output: results.Results
 ) -> tuple[Coordinator, bool]:
-    """The run, and whether it was stopped."""
+    """Execute the run; return it, and whether it was stopped."""
     engine = Engine(clush_command(recorded.plan, arguments.engine, arguments.remote))
     run = Coordinator(recorded.plan, recorded.rows, engine, output, log)
     try:
@@ -249,7 +248,7 @@ def _coordinate_run(
 
 
 def clush_command(plan: MeshPlan, options: Sequence[str], remote: str) -> list[str]:
-    """The command that starts all hosts at a time: `join` ends with the run only."""
+    """The command that starts all hosts at the same time, as `join` lasts as long as the run."""
     # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
     hosts = [word for host in plan.hosts for word in ("-w", host.name)]
     descriptors = len(plan.hosts) * DESCRIPTORS_OF_A_HOST + OTHER_DESCRIPTORS
@@ -322,8 +321,8 @@ def _show_result(arguments: argparse.Namespace, run: results.RecordedRun) -> int
     elif not arguments.nagios:
         text, width = report.report_text(result), terminal_width(0)
         print(styled_report(text, verdict.exit_code, width, uses_color(arguments)))
-    makers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
-    files = {path: make(result).encode() for path, make in makers.items() if path}
+    writers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
+    files = {path: text_of(result).encode() for path, text_of in writers.items() if path}
     try:
         write_files(files)
     except ApplyError as error:

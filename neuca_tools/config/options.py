@@ -17,7 +17,7 @@ from neuca_tools.errors import ConfigError
 from neuca_tools.model import OWN, Fault, LinkRequest
 from neuca_tools.model.routing import CHOICES
 from neuca_tools.sources.base import Surroundings
-from neuca_tools.state.store import Place
+from neuca_tools.state.store import StateDirectories
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.allowed_sysctls import key_reason
 from neuca_tools.tuning.choice import AUTO, NAME, Choice
@@ -236,9 +236,9 @@ class Config(NamedTuple):
         return Choice(self.profiles, self.rate, self.rtt)
 
     @property
-    def state(self) -> Place:
+    def state(self) -> StateDirectories:
         """Where state files are stored, and where while the state directory is not writable."""
-        return Place(self.state_directory, self.run_directory)
+        return StateDirectories(self.state_directory, self.run_directory)
 
     @property
     def surroundings(self) -> Surroundings:

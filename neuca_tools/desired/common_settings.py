@@ -52,7 +52,7 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
     `without_ipv6` the reasons why links have no IPv6.
 
-    `sure` are the links that an incomplete document is sure of, None if it is complete. `gateways`
+    `trusted`: see `merge.trusted_links`. `gateways`
     are the gateways of links with policy routing. `masters` has the requested bond or bridge of
     each link.
     """
@@ -65,9 +65,14 @@ class CommonSettings:
         sysctl_judge: allowed_sysctls.Judge,
         gateways: Gateways,
         *,
-        sure: Optional[Collection[LinkKey]],
+        trusted: Optional[Collection[LinkKey]],
     ) -> None:
-        self.scene, self.limits, self.masters, self.sure = scene, limits, masters, sure
+        self.scene, self.limits, self.masters, self.trusted = (
+            scene,
+            limits,
+            masters,
+            trusted,
+        )
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.sysctl_judge, self.gateways = sysctl_judge, gateways
         quiet = links_without_advertisements(self.requests, self.roles, self.world)
@@ -82,7 +87,7 @@ class CommonSettings:
 
     def _is_sure(self, key: LinkKey) -> bool:
         """Whether no unusable part of the document can be about the link."""
-        return self.sure is None or key in self.sure
+        return self.trusted is None or key in self.trusted
 
     def _may_need_advertisements(self, key: LinkKey) -> bool:
         """Whether an unusable part may request what router advertisements are on for.

@@ -124,7 +124,7 @@ def kept_networks(
     connected = {address.network for _, address in {*owned} - removable.addresses}
     if removable.routes:
         return frozenset(connected)
-    ours = (route for route in (*world.routes, *world.tables) if route.is_ours)
+    ours = (route for route in (*world.routes, *world.other_routes) if route.is_ours)
     routed = {route.to for route in ours if route.traits.table in tables}
     return frozenset(connected | routed)
 
@@ -210,7 +210,7 @@ def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> 
     leases = [
         str(address)
         for address in world.addresses.get(device.index, ())
-        if (device.index, address) in world.leased and address.version == route.to.version
+        if (device.index, address) in world.leased_addresses and address.version == route.to.version
     ]
     lease = ""
     if leases:

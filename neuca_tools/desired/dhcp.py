@@ -69,7 +69,7 @@ def _learned_routes(key: LinkKey, device: Device, world: World) -> list[Route]:
     table = dhcp_files.table_of(key)
     routes = [
         route
-        for route in world.tables
+        for route in world.other_routes
         if (route.index, route.traits.table) == (device.index, table)
         and route.protocol != ROUTE_PROTOCOL
         and not (_is_ipv6_link_local(route.to) or route.to.is_multicast)
@@ -122,7 +122,7 @@ class LearnedConfiguration:
             address
             for address in self.world.addresses.get(device.index, ())
             if not _is_ipv6_link_local(address.network)
-            if (device.index, address) in self.world.leased or address.ip in sources
+            if (device.index, address) in self.world.leased_addresses or address.ip in sources
         )
         self._copy_routes(key, device, routes)
         self._report_violations(key, device)

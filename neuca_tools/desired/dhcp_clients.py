@@ -108,17 +108,17 @@ def serves_virtual(world: World) -> bool:
 
 
 def assign_clients(
-    requests: Requests, roles: Roles, world: World, sure: Optional[Collection[LinkKey]]
+    requests: Requests, roles: Roles, world: World, trusted: Optional[Collection[LinkKey]]
 ) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
-    `sure` are the links that an incomplete document is sure of, None if it is complete. NICs with
+    `trusted`: see `merge.trusted_links`. NICs with
     DHCP for which there is no client are left to other programs.
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
-    if sure is not None:
-        undecided = {*requests}.difference(sure, _member_keys(requests, roles, world))
+    if trusted is not None:
+        undecided = {*requests}.difference(trusted, _member_keys(requests, roles, world))
         clients = {**dict(_kept_clients(undecided, roles, world, manager)), **clients}
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
@@ -170,8 +170,10 @@ def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) ->
         return True
     version = 4 if request.leases.dhcp4 else 6  # the first family that is requested
     index = device.index if device else 0
-    leases = (pair for pair in world.leased if pair[0] == index and pair[1].version == version)
-    return all(pair in world.autoconf for pair in leases)
+    leases = (
+        pair for pair in world.leased_addresses if pair[0] == index and pair[1].version == version
+    )
+    return all(pair in world.autoconfigured for pair in leases)
 
 
 def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[LinkKey]:
@@ -220,7 +222,9 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     is_counted = is_ipoib(key) or not key.rank
     if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False
-    is_served = key in roles.dhcp.clients or any(index == device.index for index, _ in world.leased)
+    is_served = key in roles.dhcp.clients or any(
+        index == device.index for index, _ in world.leased_addresses
+    )
     return not is_served and request.leases.has_dhcp and wants_dhcp(request)
 
 

@@ -49,15 +49,20 @@ class LinkResolver(CommonSettings):
         scene: Scene,
         limits: RequestLimits,
         names: Mapping[LinkKey, str],
-        sure: Optional[Collection[LinkKey]],
+        trusted: Optional[Collection[LinkKey]],
         sysctl_judge: allowed_sysctls.Judge,
         gateways: Gateways,
     ) -> None:
         taken = {**reserved_names(scene.roles, scene.record), **names}
-        self.scene_after_removal = remaining_scene(scene, sure)
+        self.scene_after_removal = remaining_scene(scene, trusted)
         self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
         super().__init__(
-            scene, limits, self.virtual_links.masters, sysctl_judge, gateways, sure=sure
+            scene,
+            limits,
+            self.virtual_links.masters,
+            sysctl_judge,
+            gateways,
+            trusted=trusted,
         )
         self.names = dict(names)
         made = {key.virtual_name: key for key in self.virtual_links.links}
@@ -333,7 +338,7 @@ class LinkResolver(CommonSettings):
                 left[key] = self._revert_link(link, device)
         return left
 
-    def shown(self) -> Iterable[Link]:
+    def shown_links(self) -> Iterable[Link]:
         """Every NIC, whatever its role, then all other links that are requested or have a problem.
 
         None: not ours to set.

@@ -35,12 +35,12 @@ class Places(NamedTuple):
 class Marks(NamedTuple):
     """Our files with their contents, None for one that must not exist.
 
-    `tell` maps the path of a file to the network manager that has to read it again; `profiles`
-    a NIC to the UUID of the NetworkManager profile that it has to use.
+    `manager_by_file` maps the path of a file to the network manager that has to read it again;
+    `profiles` a NIC to the UUID of the NetworkManager profile that it has to use.
     """
 
     files: Mapping[str, Optional[bytes]]
-    tell: Mapping[str, str]
+    manager_by_file: Mapping[str, str]
     profiles: Mapping[LinkKey, str] = {}
 
 
@@ -56,7 +56,9 @@ def wanted_files(
     rules, lists = work.rules(files), work.manager_lists(files)
     clients = work.dhcp_client(files)
     return Marks(
-        {**rules, **lists.files, **clients.files}, {**lists.tell, **clients.tell}, clients.profiles
+        {**rules, **lists.files, **clients.files},
+        {**lists.manager_by_file, **clients.manager_by_file},
+        clients.profiles,
     )
 
 

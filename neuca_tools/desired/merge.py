@@ -72,7 +72,7 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 class Layers(NamedTuple):
     """The merged requests, the role of each NIC, and problems with requests that match no NIC.
 
-    `sure`: see `trusted_links`.
+    `trusted`: see `trusted_links`.
     """
 
     requests: Requests
@@ -81,7 +81,7 @@ class Layers(NamedTuple):
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()
-    sure: Optional[frozenset[LinkKey]] = None
+    trusted: Optional[frozenset[LinkKey]] = None
 
 
 def stack_layers(
@@ -94,14 +94,14 @@ def stack_layers(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
-    sure = trusted_links(document, layers.requests)
+    trusted = trusted_links(document, layers.requests)
     asked, notes = routing_tables.without_dhcp(layers.requests)
-    roles = dhcp_clients.assign_clients(asked, layers.roles, world, sure)
+    roles = dhcp_clients.assign_clients(asked, layers.roles, world, trusted)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
     requests = dhcp_clients.without_accept_ra(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
-    layers = layers._replace(roles=roles, requests=requests, problems=problems, sure=sure)
+    layers = layers._replace(roles=roles, requests=requests, problems=problems, trusted=trusted)
     # Those of the NEuca document belong to no link.
     rules = (
         rule for rule in layers.rules if not rule.link or roles.role_of(rule.link) == "dataplane"
@@ -263,7 +263,7 @@ def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:
 
 
 def trusted_links(document: Optional[Document], requests: Requests) -> Optional[frozenset[LinkKey]]:
-    """The links of an incomplete document that none of its unusable parts can be about.
+    """The keys of the links that none of the unusable parts of a document can be about.
 
     None if the document is complete. What such a link no longer requests may be removed. There is
     no such link without a document, or if an unusable part does not tell which link it is about, as

@@ -2,7 +2,7 @@
 
 Any host on a dataplane network can answer at the addresses of a metadata service. Therefore it is
 requested only through NICs that are for management, and on a first boot only through the one that
-is believed (`first_nic`). What a DHCP server or a router has caused is no sign.
+is believed to be (`first_nic`). What a DHCP server or a router has caused is no evidence.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,6 +30,7 @@ from neuca_tools.model.topology import (
 if TYPE_CHECKING:  # a poll does without it
     from neuca_tools.desired.roles import Roles
 
+# Ranks of candidates, by what makes them likely; FIRST is the NIC that is believed on a first boot.
 NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, FIRST, UNVOUCHED, ROUTED = range(7)
 
 
@@ -53,29 +54,31 @@ class _Known(NamedTuple):
     record: Record
     belief: Belief
 
-    def firm_rank(self, nics: Collection[str]) -> Optional[int]:
-        """The rank of an interface with these NICs, whatever its routes; None if they decide."""
+    def rank_without_routes(self, nics: Collection[str]) -> Optional[int]:
+        """The rank of an interface with these NICs; None if its routes decide."""
         if not self.policy.management.isdisjoint(nics):
             return NAMED
         recorded = (self.record.nics.get(mac, NicRecord()) for mac in nics)
         is_certain = any(nic.role == "management" and not nic.doubtful for nic in recorded)
         return RECORDED if is_certain else None
 
-    def weak_rank(self, nics: Collection[str]) -> int:
-        """The rank if the routes do not decide either."""
+    def rank_despite_routes(self, nics: Collection[str]) -> int:
+        """The rank of an interface whose routes do not decide either."""
         if self.belief.mac in nics:
             return FIRST
         return UNVOUCHED if {*nics} & {*self.belief.unvouched} else ROUTED
 
 
-def is_void(origin: MetadataService, policy: Policy, configured: Collection[str]) -> bool:
-    """Whether the configuration rules out by now that metadata comes through that NIC."""
+def is_overruled(origin: MetadataService, policy: Policy, configured: Collection[str]) -> bool:
+    """Whether the configuration by now rules out that metadata comes through that NIC.
+
+    `configured` are the MACs of NICs that it configures.
+    """
     mac = origin.mac.partition(".")[0]
-    own = identity_forms([mac])
-    is_management = bool(own & policy.management)
-    elsewhere = bool(policy.management) and not is_management
-    dataplane = bool(own & {*configured}) and not is_management
-    return bool(mac) and (elsewhere or bool(own & policy.ignored) or dataplane)
+    macs = identity_forms([mac])
+    is_management = bool(macs & policy.management)
+    is_dataplane = not is_management and bool(policy.management or macs & {*configured})
+    return bool(mac) and (is_dataplane or bool(macs & policy.ignored))
 
 
 def pinned_outlets(origin: MetadataService, world: World, record: Record) -> tuple[Outlet, ...]:
@@ -83,9 +86,9 @@ def pinned_outlets(origin: MetadataService, world: World, record: Record) -> tup
     outlets = []
     for device in world.devices.values():
         nics = nics_below(world, [device.index])
-        released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
-        usable = nics and device.up and not device.master and not released
-        if usable and name_of(world, device) == origin.mac:
+        is_released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
+        is_usable = nics and device.up and not device.master and not is_released
+        if is_usable and outlet_identity(world, device) == origin.mac:
             macs = _all_macs(world, device)
             outlets.append(Outlet(device.name, origin.mac, tuple(EVERYTHING.values()), macs=macs))
     return tuple(outlets)
@@ -96,7 +99,7 @@ def likely_outlets(
 ) -> tuple[Outlet, ...]:
     """The interfaces to try while no service has answered yet, the most likely ones first.
 
-    Those on a NIC in `without` are left out.
+    Those on NICs with a MAC in `without` are left out.
     """
     known = _Known(policy, record, roles.choice.belief)
     candidates = []
@@ -114,8 +117,8 @@ def likely_outlets(
 def _is_tried(candidate: _Candidate, best: _Candidate) -> bool:
     """Whether the candidate is tried beside the best one.
 
-    If only a route or the bus shows the best one, no other NIC is. One with only a route set by
-    hand is always tried: a URL that an administrator has set may lead there.
+    No other NIC is, if only a route or the order of the bus makes the best one likely. A candidate
+    of the rank ROUTED is always tried: a URL that an administrator has set may lead there.
     """
     if candidate.rank == UNVOUCHED:
         return best.rank >= FIRST
@@ -129,16 +132,16 @@ def _outlet_of(candidate: _Candidate, world: World) -> Outlet:
     device, rank = candidate.device, candidate.rank
     return Outlet(
         device.name,
-        name_of(world, device),
+        outlet_identity(world, device),
         networks,
-        likely=rank < ROUTED,
-        vouched=rank != UNVOUCHED,
+        is_likely=rank < ROUTED,
+        is_vouched=rank != UNVOUCHED,
         macs=_all_macs(world, device),
     )
 
 
-def name_of(world: World, device: Device) -> str:
-    """The lasting identity of the interface: the MAC of the NIC below it, and its VLAN."""
+def outlet_identity(world: World, device: Device) -> str:
+    """The MAC of the NIC below the interface, and its VLAN ID; empty without a NIC."""
     nics = nics_below(world, [device.index])
     if not nics:
         return ""
@@ -162,9 +165,9 @@ def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
     nics = nics_below(world, [device.index])
     lowers = with_lower_devices(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
-    ours = {device.index for device in roles.made.devices.values()} & lowers
-    refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
-    if ours or refused or roles.waiting_nics & nics or device.master or not device.up:
+    is_ours = not lowers.isdisjoint(device.index for device in roles.made.devices.values())
+    is_refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
+    if is_ours or is_refused or roles.waiting_nics & nics or device.master or not device.up:
         return frozenset()
     return nics
 
@@ -172,8 +175,8 @@ def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
 def _candidate_of(
     device: Device, nics: frozenset[str], world: World, known: _Known
 ) -> Optional[_Candidate]:
-    """How likely this interface is a management one; None without a route or an address."""
-    rank = known.firm_rank(nics)
+    """The interface with its rank; None if it has neither a route nor an address."""
+    rank = known.rank_without_routes(nics)
     if rank is not None:
         return _Candidate(device, nics, rank)
     routes = [*routes_through(world, [device.index])]
@@ -182,7 +185,7 @@ def _candidate_of(
     manual = [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
     rank, metric = _rank_by_routes(manual)
     if rank == ROUTED:
-        rank = known.weak_rank(nics)
+        rank = known.rank_despite_routes(nics)
     return _Candidate(device, nics, rank, metric)
 
 
@@ -206,8 +209,7 @@ def _leads_to_service(route: Route) -> bool:
 def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:
     """The networks behind the interface.
 
-    If only its routes make it a candidate, only those that an administrator has set count, with the
-    networks of such addresses.
+    If only its routes make it a candidate, only routes and addresses of administrators count.
     """
     is_likely = candidate.rank < ROUTED
     if is_likely:

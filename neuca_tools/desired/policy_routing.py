@@ -231,7 +231,7 @@ class _RoutingBuilder:
         self.foreign = _foreign_sources(world)
         self.foreign_table = NetworkTable(self.foreign)  # there may be thousands
         # None in the main table, which no link can have.
-        self.foreign_routes = {route.identity for route in world.tables if not route.is_ours}
+        self.foreign_routes = {route.identity for route in world.other_routes if not route.is_ours}
         self.ignored = hosts_of(world, roles.guard.devices - roles.guard.management)
         self.main_prefixes = {route.to for route in world.routes}
         self.management = [*addresses_of(world, sorted(roles.guard.management))]

@@ -1,7 +1,7 @@
 """The desired state of this host, and the reason for each request that cannot be met.
 
 Only links with the role `dataplane` that are present, free and unprotected get into `desired`;
-`shown` lists every link, for display.
+`shown_links` lists every link, for display.
 """
 
 # SPDX-License-Identifier: MIT
@@ -73,12 +73,12 @@ class Settings(NamedTuple):
 class Resolution(NamedTuple):
     """The desired state, and what it was derived from.
 
-    `removable` is what may be removed. `sure` are the links that an incomplete document is sure of,
-    None if it is complete. `digests` maps each NIC to the digests of its request; the
-    key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `dependent_prefixes` those whose next hop is in no requested network. On the links
-    `without_advertisements`, router advertisements have no effect. `tables` are those of policy
-    routing. `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
+    `removable` is what may be removed. `trusted`: see `merge.trusted_links`. `digests` maps
+    each NIC to the digests of its request; the key "" is for requests that belong to no NIC.
+    `left_alone` are prefixes whose routes are left to the user, `dependent_prefixes` those whose
+    next hop is in no requested network. On the links `without_advertisements`, router
+    advertisements have no effect. `tables` are those of policy routing. `lacks_ipv6`: a link that
+    is to have IPv6 addresses has no IPv6.
     """
 
     desired: NetworkState
@@ -86,12 +86,12 @@ class Resolution(NamedTuple):
     roles: Roles
     requests: Requests
     names: Mapping[LinkKey, str]
-    shown: tuple[Link, ...] = ()
+    shown_links: tuple[Link, ...] = ()
     problems: tuple[Problem, ...] = ()
     digests: Mapping[str, str] = {}
     hostname: Optional[str] = None
     router: Router = "user"
-    sure: Optional[frozenset[LinkKey]] = frozenset()
+    trusted: Optional[frozenset[LinkKey]] = frozenset()
     left_alone: tuple[Network, ...] = ()
     dependent_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
@@ -104,11 +104,11 @@ class Resolution(NamedTuple):
     @property
     def is_complete(self) -> bool:
         """Whether there is a document without an unusable part."""
-        return self.sure is None
+        return self.trusted is None
 
     def is_undecided(self, key: LinkKey) -> bool:
         """Whether an unusable part of the document may be about this requested link."""
-        return self.sure is not None and key in self.requests and key not in self.sure
+        return self.trusted is not None and key in self.requests and key not in self.trusted
 
     @property
     def is_routed(self) -> bool:
@@ -129,11 +129,11 @@ def resolve_state(
     document, settings = _with_bound_ports(document, settings, world, record)
     layers = stack_layers(document, settings.links, settings.policy, world, record)
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
-    removable = _removable_objects(record.owned, layers.sure)
+    removable = _removable_objects(record.owned, layers.trusted)
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     gateways = gateways_of_links(scene, settings.links, settings.policy_routing)
-    resolver = LinkResolver(scene, limits, names, layers.sure, settings.sysctl_judge, gateways)
+    resolver = LinkResolver(scene, limits, names, layers.trusted, settings.sysctl_judge, gateways)
     links = {**resolver.resolve(), **resolver.leftovers()}
     routing = resolve_routing(layers, resolver)
     removable = _without_kept_links(removable, resolver)
@@ -147,16 +147,16 @@ def resolve_state(
         layers.roles,
         tuned.requests,
         resolver.names,
-        shown=tuple(resolver.shown()),
+        shown_links=tuple(resolver.shown_links()),
         problems=(*problems, *resolver.problems, *routing.problems, *contested),
         digests=request_digests(layers, forwards, {*limits.requested_twice, *resolver.unset_hosts}),
         hostname=document.hostname if document else None,
         router=router,
-        sure=layers.sure,
+        trusted=layers.trusted,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
-        management_networks=management_networks(world, layers.roles, record.ground),
-        notes=(*_open_notes(layers, routing), *resolver.notes, *tuned.notes, *routing.notes),
+        management_networks=management_networks(world, layers.roles, record.management_networks),
+        notes=(*_remaining_notes(layers, routing), *resolver.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
         without_advertisements=resolver.without_advertisements,
         tables=routing.tables,
@@ -164,8 +164,8 @@ def resolve_state(
     )
 
 
-def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
-    """The notes on documents, without those on gateways that a table of its own makes use of."""
+def _remaining_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
+    """The notes on documents, but none on a gateway that the routing table of its link uses."""
     used = {
         hop.link for hop in routing.hops if hop.to.prefixlen == 0 and hop.traits.table != MAIN_TABLE
     }
@@ -184,17 +184,17 @@ def _with_bound_ports(
 def _tune_requests(
     layers: Layers, tuning: Layer, world: World, record: Record
 ) -> tuple[Tuned, Scene]:
-    """What the profiles make of the requests."""
+    """The requests with the settings of the tuning profiles, and the scene of these requests."""
     devices = find_links(world, layers.roles)
     tuned = tune_links(layers.requests, tuning, devices, record)
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
-def _removable_objects(owned: OwnedObjects, sure: Optional[frozenset[LinkKey]]) -> OwnedObjects:
+def _removable_objects(owned: OwnedObjects, trusted: Optional[frozenset[LinkKey]]) -> OwnedObjects:
     """What may be removed of the objects that are ours."""
-    if sure is None:
+    if trusted is None:
         return owned._replace(routes=True)
-    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure))
+    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in trusted))
 
 
 def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> OwnedObjects:
@@ -202,18 +202,20 @@ def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> Owne
 
     For each such link, a problem is added to those of the resolver.
     """
-    complete = resolver.sure is None
-    free, problems = deletable_links(resolver.scene, resolver.virtual_links if complete else None)
+    is_complete = resolver.trusted is None
+    deletable, problems = deletable_links(
+        resolver.scene, resolver.virtual_links if is_complete else None
+    )
     resolver.problems += problems
-    kept = removable.vlans - free - resolver.wanted.keys()
+    kept = removable.vlans - deletable - resolver.wanted.keys()
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
-    return removable._replace(vlans=free, addresses=addresses)
+    return removable._replace(vlans=deletable, addresses=addresses)
 
 
 def _original_sysctls(settings: Settings, resolver: LinkResolver) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
     tuning = settings.tuning
-    if resolver.sure is not None or resolver.world.fixed_sysctls:
+    if resolver.trusted is not None or resolver.world.fixed_sysctls:
         return dict(tuning.sysctls)
     return {**resolver.record.original_sysctls, **tuning.before, **tuning.sysctls}
 
@@ -228,7 +230,7 @@ def _request_limits(
     requested = coverage.requested_networks(requests, layers.routes, roles, tables)
     hosts, allow = settings.metadata_hosts, settings.allow_default_route
     return replace(
-        request_limits(world, roles, hosts, allow, record.ground),
+        request_limits(world, roles, hosts, allow, record.management_networks),
         requested_twice=requested_twice(requests, roles),
         shortest=coverage.shortest_granted(requested, kept),
     )
@@ -240,31 +242,26 @@ def _request_limits(
 def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     """The routing for the links that the resolver wants."""
     world, limits, links = resolver.world, resolver.limits, resolver.wanted
-    without_ipv6 = resolver.without_ipv6
+    scene = resolver.scene_after_removal
     routing = resolve_routes(
-        layers.routes,
-        links,
-        layers.requests,
-        resolver.scene_after_removal,
-        limits,
-        without_ipv6=without_ipv6,
+        layers.routes, links, layers.requests, scene, limits, without_ipv6=resolver.without_ipv6
     )
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.LearnedConfiguration(resolver.roles, world, limits, taken)
-    isolated = of_vrfs(resolver.requests)
-    leased = learned.extend_links({key: links[key] for key in links if key not in isolated})
-    policy = build_routing(resolver.gateways, leased, resolver.scene)
-    inside, vrf_notes = routing_tables.default_routes(links, resolver.scene_after_removal, taken)
-    asked = (*routing.hops, *inside)
-    tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
+    in_vrfs = of_vrfs(resolver.requests)
+    with_leases = learned.extend_links({key: links[key] for key in links if key not in in_vrfs})
+    policy = build_routing(resolver.gateways, with_leases, resolver.scene)
+    vrf_hops, vrf_notes = routing_tables.default_routes(links, scene, taken)
+    requested_hops = (*routing.hops, *vrf_hops)
+    tables = {hop.traits.table for hop in requested_hops} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(layers.rules, links, tables, limits)
     rules = without_included({**rules, **policy.rules})
     # A route that a document requests in the table of a NIC takes the place of the NIC's own.
-    requested = {hop.identity for hop in asked}
-    own = (hop for hop in policy.hops if hop.identity not in requested)
+    requested = {hop.identity for hop in requested_hops}
+    policy_hops = (hop for hop in policy.hops if hop.identity not in requested)
     return routing._replace(
-        # In the order of the plan: the networks from DHCP have the next hops of requested routes.
-        hops=(*learned.hops, *asked, *own),
+        # In the order of the plan: next hops of requested routes are in networks from DHCP.
+        hops=(*learned.hops, *requested_hops, *policy_hops),
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *problems, *learned.problems),

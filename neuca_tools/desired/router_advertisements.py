@@ -44,7 +44,7 @@ def removable_addresses(
     keys = {
         observed.links[key].index: key for key in observed.links.keys() & without_advertisements
     }
-    made = {(keys[index], address) for index, address in world.autoconf if index in keys}
+    made = {(keys[index], address) for index, address in world.autoconfigured if index in keys}
     return owned._replace(addresses=owned.addresses | made)
 
 
@@ -136,7 +136,7 @@ def lasting_addresses(link: Link, world: World) -> tuple[Address, ...]:
 
 def is_lasting(index: int, address: Address, world: World) -> bool:
     """Whether the kernel does not make the address again by itself."""
-    is_made_again = address.is_link_local or (index, address) in world.autoconf
+    is_made_again = address.is_link_local or (index, address) in world.autoconfigured
     return address.version == 4 or not is_made_again
 
 

@@ -140,7 +140,7 @@ class TablesInUse:
             },
         }
         self._routes_of_others: dict[int, list[Route]] = {}
-        for route in scene.world.tables:
+        for route in scene.world.other_routes:
             if not route.is_ours:
                 self._routes_of_others.setdefault(route.traits.table, []).append(route)
 
@@ -292,7 +292,7 @@ def _used_tables(world: World) -> tuple[set[int], set[int]]:
     """The tables with routes or rules of other programs, and those with ours."""
     foreign: set[int] = set(KERNEL_TABLES)
     ours: set[int] = set()
-    for route in world.tables:
+    for route in world.other_routes:
         (ours if route.is_ours else foreign).add(route.traits.table)
     for seen in world.rules:
         (ours if seen.is_ours else foreign).add(seen.rule.table)

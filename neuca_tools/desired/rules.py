@@ -137,7 +137,7 @@ def shadowed_rules(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note
 def _wide_routes(world: World) -> dict[int, set[Network]]:
     """The prefixes of each table that may lead everywhere."""
     wide: dict[int, set[Network]] = {}
-    for route in (*world.routes, *world.tables):
+    for route in (*world.routes, *world.other_routes):
         if route.to.prefixlen <= LONGEST_PART and route.traits.kind != "throw":
             wide.setdefault(route.traits.table, set()).add(route.to)
     return wide

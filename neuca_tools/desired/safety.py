@@ -242,7 +242,7 @@ def guarded_networks(
         address.ip
         for index in roles.guard.management
         for address in world.addresses.get(index, ())
-        if address.version == 4 or (index, address) not in world.leased
+        if address.version == 4 or (index, address) not in world.leased_addresses
     )
     guarded = {*map(ip_network, (*metadata_hosts, *gateways, *own))}
     guarded.update(

@@ -323,7 +323,7 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
     master = world.devices.get(device.master)
     if master and master.index not in ours:
         return f'somebody put it into "{master.name}"'
-    automatic = world.leased | world.endless | world.autoconf
+    automatic = world.leased_addresses | world.endless_leases | world.autoconfigured
     for address in world.addresses.get(device.index, ()):
         if address.is_link_local or (device.index, address) in automatic:
             continue
@@ -338,14 +338,14 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
 # --- Removal --------------------------------------------------------------------------------------
 
 
-def remaining_scene(scene: Scene, sure: Optional[Collection[LinkKey]]) -> Scene:
+def remaining_scene(scene: Scene, trusted: Optional[Collection[LinkKey]]) -> Scene:
     """The scene as others find it once a pass has removed what is ours and not requested any more.
 
     What stands in the way of a request can be removed in the same pass: removal comes first. An
-    incomplete document removes addresses of the links that it is `sure` of, and nothing else.
+    incomplete document removes addresses of the `trusted` links, and nothing else.
     """
-    gone = _deleted_devices(scene) if sure is None else {}
-    removed = _removed_addresses(scene, gone, sure)
+    gone = _deleted_devices(scene) if trusted is None else {}
+    removed = _removed_addresses(scene, gone, trusted)
     if gone or removed:
         return scene._replace(world=_world_without(gone, removed, scene.world))
     return scene
@@ -363,7 +363,9 @@ def _world_without(
             index: tuple(address for address in present if (index, address) not in removed)
             for index, present in world.addresses.items()
         },
-        tables=tuple(route for route in world.tables if route.traits.table not in tables),
+        other_routes=tuple(
+            route for route in world.other_routes if route.traits.table not in tables
+        ),
     )
 
 
@@ -378,14 +380,14 @@ def _deleted_devices(scene: Scene) -> dict[int, Device]:
 
 
 def _removed_addresses(
-    scene: Scene, gone: Iterable[int], sure: Optional[Collection[LinkKey]]
+    scene: Scene, gone: Iterable[int], trusted: Optional[Collection[LinkKey]]
 ) -> set[tuple[int, Address]]:
     """Our addresses that are no longer requested, and those of links that are `gone`, each with the
     index of its device.
     """
     requests, devices = scene.requests, scene.device_by_link
-    if sure is not None:
-        devices = {key: devices[key] for key in devices.keys() & sure}
+    if trusted is not None:
+        devices = {key: devices[key] for key in devices.keys() & trusted}
     asked = {(key, address) for key in requests for address in requests[key].addresses}
     stale = scene.record.owned.addresses - asked
     removed = {(devices[key].index, address) for key, address in stale if key in devices}

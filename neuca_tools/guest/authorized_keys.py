@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn, Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, mode_of, replace_file, sync_directory
+from neuca_tools.files import as_apply_error, mode_of, replace_file, sync_directory
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
@@ -35,7 +35,7 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
     Returns why sshd will ignore the file, empty if it will not. Raises ApplyError.
     """
-    with applying("start the child that edits them"):
+    with as_apply_error("start the child that edits them"):
         own_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         own_end.settimeout(EDIT_SECONDS)
         child = os.fork()

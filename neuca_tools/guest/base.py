@@ -22,13 +22,14 @@ INSIDE = "NEUCA_SCRIPT"
 class Finding(NamedTuple):
     """One thing that a feature did, or failed to do. The text is public and contains no secret.
 
-    A later finding about the same `subject` replaces an earlier one. `again`: try again later.
+    A later finding about the same `subject` replaces an earlier one. `needs_retry`: try again
+    later.
     """
 
     state: State
     text: str
     subject: str = ""
-    again: bool = False
+    needs_retry: bool = False
 
 
 def utc_now() -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, make_directory, readable_names_in, text_of
+from neuca_tools.files import as_apply_error, make_directory, readable_names_in, text_of
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -77,7 +77,7 @@ def read_signatures(device: Path) -> dict[str, str]:
 
 def _check_readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
-    with applying(f"read {device}"), device.open("rb") as stream:
+    with as_apply_error(f"read {device}"), device.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         for offset in (0, max(0, size - EDGE_BYTES)):
             stream.seek(offset)
@@ -119,7 +119,7 @@ def in_use(name: str) -> str:
 
 def device_number(name: str) -> str:
     """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
-    with applying(f"inspect {name}"):
+    with as_apply_error(f"inspect {name}"):
         return (SYSFS / name / "dev").read_text().strip()
 
 
@@ -129,7 +129,7 @@ def read_mounts(source: str = "") -> list[Mount]:
     proc(5) writes a space and a newline in a path as `\\040` and `\\012`, but no carriage return.
     Raises ApplyError, as in a chroot without /proc.
     """
-    with applying("list the file systems that are mounted"):
+    with as_apply_error("list the file systems that are mounted"):
         content = MOUNTS.read_bytes()
     mounts = []
     for line in content.split(b"\n")[:-1]:
@@ -165,7 +165,7 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, mount_point: str) -> N
     uuid, real = contents.get("UUID"), check_mount_point(mount_point)
     if not uuid:
         raise ApplyError(f"{what}: its contents have no UUID")
-    with applying(what):
+    with as_apply_error(what):
         make_directory(Path(real))
     find = "blkid --cache-file /dev/null --output device --match-token".split()
     same = programs.run_program(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from neuca_tools.backends import systemd
 from neuca_tools.errors import ApplyError, ManagerError
-from neuca_tools.files import applying, read_bytes, write_files
+from neuca_tools.files import as_apply_error, read_bytes, write_files
 from neuca_tools.guest import blocks, version1
 from neuca_tools.guest.base import Finding, Guest
 
@@ -36,7 +36,7 @@ def apply_hostname(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
         suffix = "" if set_hostname(name, file) else ", as it was"
         yield Finding("ok", f'the host name is "{name}"{suffix}', "name")
     except ApplyError as error:
-        yield Finding("failed", error.text, "name", again=True)
+        yield Finding("failed", error.text, "name", needs_retry=True)
     lines = []
     if config.set_loopback_hostname:
         lines = hosts_lines(name, str(config.loopback_address))
@@ -56,14 +56,14 @@ def set_hostname(name: str, file: Path = FILE) -> bool:
         systemd.set_hostname(name)
     if not is_set(name, file):
         write_files({file: f"{name}\n".encode()})
-        with applying(f'set the host name "{name}"'):
+        with as_apply_error(f'set the host name "{name}"'):
             socket.sethostname(name)
     return True
 
 
 def is_set(name: str, file: Path = FILE) -> bool:
     """Whether the kernel and the file for the next boot have this name. Raises ApplyError."""
-    with applying(f'read "{file}"'):
+    with as_apply_error(f'read "{file}"'):
         kept = read_bytes(file) or b""
     return os.uname().nodename == name and kept.decode("utf-8", "replace").split() == [name]
 

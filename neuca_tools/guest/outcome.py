@@ -34,7 +34,8 @@ from neuca_tools.state.store import save_state as write
 from neuca_tools.status.judge import Status
 
 log = logging.getLogger("neuca")
-_SHAPES = Shapes({})
+_KEYS = {"needs_retry": "again"}  # in JSON
+_SHAPES = Shapes({}, key_by_field=_KEYS)
 
 # The mark that a run is due; the mark that one has begun and not ended; and the SHA-256 of the
 # document of the last run.
@@ -61,8 +62,8 @@ class Outcome(NamedTuple):
         return next((state for state in STATES if state in states), "ok")
 
     @property
-    def again(self) -> bool:
-        return any(finding.again for finding in self.findings)
+    def needs_retry(self) -> bool:
+        return any(finding.needs_retry for finding in self.findings)
 
     def with_finding(self, finding: Finding) -> Outcome:
         """With this finding added, in place of any other about the same subject."""
@@ -81,7 +82,10 @@ class Outcome(NamedTuple):
             "feature": self.feature,
             "state": self.state,
             "finished": self.finished or None,
-            "findings": [finding._asdict() for finding in self.findings],
+            "findings": [
+                {_KEYS.get(name, name): value for name, value in finding._asdict().items()}
+                for finding in self.findings
+            ],
         }
 
 

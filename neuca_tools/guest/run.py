@@ -115,7 +115,7 @@ def _run_if_on(name: str, run: Run, guest: Guest) -> bool:
     if not FEATURES[name].is_on(guest.config):
         outcome.forget_outcome(directory, name)
         return False
-    return _run_and_save(name, run, guest).again
+    return _run_and_save(name, run, guest).needs_retry
 
 
 def run_feature(config: Config, name: str, document: Document) -> Outcome:
@@ -144,7 +144,7 @@ def _findings_of(name: str, run: Run, guest: Guest) -> Iterator[Finding]:
     try:
         yield from run(guest)
     except NeucaError as error:
-        yield Finding("failed", error.text, again=True)
+        yield Finding("failed", error.text, needs_retry=True)
     except Exception:  # the outermost loop: one feature failed, the others still run
         log.exception("%s: failed because of a bug", name)
         yield Finding("failed", "it failed because of a bug: see the log")

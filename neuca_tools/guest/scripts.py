@@ -2,8 +2,8 @@
 
 A mark in the state directory, written before a script starts, says that it has run: a script that
 was interrupted by a power cut is not run again. A script runs in a transient unit of systemd, or
-without systemd in a session of its own. It goes on if the agent exits; the next run of the agent
-waits for it.
+without systemd in a session of its own, and so continues if the agent exits; the next run of the
+agent waits for it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -26,14 +26,14 @@ from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read_state, save_state
 
-FIRST = "bootscript"
-BOOTED = Path("/run/systemd/system")  # sd_booted(3)
+BOOT_SCRIPT = "bootscript"
+SYSTEMD_DIRECTORY = Path("/run/systemd/system")  # sd_booted(3)
 MARGIN_SECONDS = 60.0  # for which a script is waited for beyond its time-out
-# It waits for the end of the unit, which is removed even if the script fails.
+# It waits until the unit has ended, and removes it even if the script fails.
 SYSTEMD_RUN = (
     "systemd-run --quiet --collect --service-type=oneshot --property=KillMode=process".split()
 )
-UNKNOWN = "an unknown time"
+UNKNOWN_TIME = "an unknown time"
 MAX_NAME_CHARACTERS = 40  # of a script's name in that of its files
 
 
@@ -57,15 +57,15 @@ def script_files(config: Config, script: Script) -> ScriptFiles:
 
 def _ordered_scripts(guest: Guest) -> list[tuple[Script, ScriptFiles]]:
     """The scripts in the order in which they run."""
-    ordered = sorted(guest.document.scripts, key=lambda script: script.name != FIRST)
+    ordered = sorted(guest.document.scripts, key=lambda script: script.name != BOOT_SCRIPT)
     return [(script, script_files(guest.config, script)) for script in ordered]
 
 
-def script_findings(guest: Guest, otherwise: str = "waiting") -> Iterator[Finding]:
-    """How each script ended, or `otherwise` of one that did not; nothing is run."""
+def script_findings(guest: Guest, unfinished: str = "waiting") -> Iterator[Finding]:
+    """How each script ended, or the text `unfinished` for one that did not; nothing is run."""
     for script, files in _ordered_scripts(guest):
         yield _end_finding(guest.config, script, files) or Finding(
-            "pending", f"{script.name}: {otherwise}", script.name
+            "pending", f"{script.name}: {unfinished}", script.name
         )
 
 
@@ -82,7 +82,7 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
                 problem = "" if mark else _start_script(config, script, files, started)
                 yield _await_script(config, script, files, problem)
             except ApplyError as error:
-                yield Finding("failed", error.text, script.name, again=True)
+                yield Finding("failed", error.text, script.name, needs_retry=True)
 
 
 def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
@@ -123,11 +123,11 @@ def _read_mark(path: Path) -> dict[str, Any]:
     try:
         return read_state(path.parent, path.name) or {}
     except RecordError:
-        return {"started": UNKNOWN}
+        return {"started": UNKNOWN_TIME}
 
 
 def _start_script(config: Config, script: Script, files: ScriptFiles, started: str) -> str:
-    """Run a script to its end; returns why it may not have been started. Raises ApplyError."""
+    """Run a script to its end; return why it may not have started, if so. Raises ApplyError."""
     body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
@@ -139,7 +139,11 @@ def _start_script(config: Config, script: Script, files: ScriptFiles, started: s
         *map(str, (files.body, files.output, files.mark)),
         f"{config.script_timeout:g}",
     ]
-    if config.managers == "auto" and BOOTED.is_dir() and programs.find_program("systemd-run"):
+    if (
+        config.managers == "auto"
+        and SYSTEMD_DIRECTORY.is_dir()
+        and programs.find_program("systemd-run")
+    ):
         name = files.body.name
         unit = [f"--unit=neuca-script-{name}", f"--description=NEuca: {name}", "--", *command]
         try:
@@ -173,7 +177,7 @@ def _await_script(config: Config, script: Script, files: ScriptFiles, problem: s
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass
     except LockedError:
-        return Finding("pending", f"{script.name}: is still running", script.name, again=True)
+        return Finding("pending", f"{script.name}: is still running", script.name, needs_retry=True)
     finding = _end_finding(config, script, files)
     # The supervisor creates the output first of all; a script that has run may have removed it.
     if problem and not finding and not files.output.exists():

@@ -86,7 +86,7 @@ def _findings_of_disk(device: str, findings: Iterator[Finding]) -> Iterator[Find
     except RefusedError as error:
         yield Finding("refused", f"{device}: {error.text}", device)
     except NeucaError as error:
-        yield Finding("failed", f"{device}: {error.text}", device, again=True)
+        yield Finding("failed", f"{device}: {error.text}", device, needs_retry=True)
 
 
 class _Record:

@@ -22,7 +22,7 @@ from neuca_tools.config.options import LOGIN
 from neuca_tools.documents.neuca.tables import is_public_key
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import ApplyError, RecordError
-from neuca_tools.files import applying, read_bytes, text_of, write_files
+from neuca_tools.files import as_apply_error, read_bytes, text_of, write_files
 from neuca_tools.guest import authorized_keys, programs
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.libc import user_lookup_error
@@ -62,7 +62,7 @@ def _withdraw_others(
             withdraw_user(login)
         except ApplyError as error:
             still_recorded.add(login)
-            yield Finding("failed", error.text, login, again=True)
+            yield Finding("failed", error.text, login, needs_retry=True)
         else:
             text = f'"{login}" is no longer requested: its keys and its sudo file are removed'
             yield Finding("ok", text, login)
@@ -102,7 +102,7 @@ def _set_up_user(user: User, timeout_seconds: float) -> Iterator[Finding]:
         existing = _existing_account(login)
         account = existing or create_account(login, timeout_seconds)
     except ApplyError as error:
-        yield Finding("failed", error.text, login, again=True)
+        yield Finding("failed", error.text, login, needs_retry=True)
         return
     yield _write_keys(user, account, "" if existing else "created, ")
     yield from _set_sudo(user, timeout_seconds)
@@ -115,7 +115,7 @@ def _write_keys(user: User, account: pwd.struct_passwd, prefix: str) -> Finding:
     try:
         reason_ignored = authorized_keys.edit_as(account, keys)
     except ApplyError as error:
-        return Finding("failed", f'"{login}": {prefix}keys: {error.text}', login, again=True)
+        return Finding("failed", f'"{login}": {prefix}keys: {error.text}', login, needs_retry=True)
     if reason_ignored:
         return Finding("failed", f'"{login}": {prefix}{reason_ignored}', login)
     return Finding("ok", f'"{login}": {prefix}{counted(len(keys), "key")}', login)
@@ -130,7 +130,7 @@ def _set_sudo(user: User, timeout_seconds: float) -> Iterator[Finding]:
         else:
             revoke_sudo(login)
     except ApplyError as error:
-        yield Finding("failed", error.text, subject, again=True)
+        yield Finding("failed", error.text, subject, needs_retry=True)
 
 
 def withdraw_user(login: str) -> None:
@@ -287,7 +287,7 @@ def revoke_sudo(login: str, directory: Path = SUDOERS) -> bool:
 
 def _file_content(file: Path) -> bytes:
     """The content of a sudo file; empty if there is none, and not ours for a symbolic link."""
-    with applying(f'read "{file}"'):
+    with as_apply_error(f'read "{file}"'):
         return b"a link" if file.is_symlink() else read_bytes(file) or b""
 
 

@@ -107,14 +107,14 @@ class LinkRequest:
         return self.automatic or Automatic()
 
     def substance(self) -> str:
-        """What is requested as text for a digest, without its order and where it comes from.
+        """What is requested as text for a digest, whatever its order and where it comes from.
 
-        Settings that are not requested are left out: their text would take most of the time.
+        A new name of a class or field changes it. What is not requested is left out, to save time.
         """
         values = dict(self.__dict__)
         for name in ("addresses", "sysctls", "device"):
             values[name] = sorted(values[name], key=repr)
-        defaults = {it.name: it.default for it in fields(self) if it.repr}
+        defaults = {item.name: item.default for item in fields(self) if item.repr}
         names = [name for name in defaults if values[name] not in (defaults[name], [])]
         return " ".join([f"{name}={values[name]!r}" for name in names])
 
@@ -216,26 +216,26 @@ class Device:
 
 @dataclass(frozen=True)
 class World:
-    """The observed state of the host.
+    """The observed state of the host; a set of pairs has an interface index with each value.
 
-    `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
-    addresses with a lifetime, each with its device; `endless` are others that dhclient or udhcpc
-    has leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
-    accepts routes from router advertisements only as long as they do not forward. `sysctls` are the
-    requested settings by path, without those that cannot be read. `files` are the agent's own
-    files, None for one that does not exist. `managers` maps manager and interface to a state;
-    `silent_managers` says why a manager gave no response. `profiles` are the UUIDs of the
-    NetworkManager profiles in use, by interface; `no_manager_runs`: none of them runs, as far as
-    this process can contact them.
+    `metadata_index` is the device that leads to the metadata service, 0 for none. Leased addresses
+    have a lifetime; `endless_leases` are others that dhclient or udhcpc has leased. `age` is in
+    seconds since the boot. `advertised` are the devices on which the kernel accepts routes from
+    router advertisements only as long as they do not forward. `sysctls` are the requested settings
+    by path, without those that cannot be read. `files` are the agent's own files, None for one that
+    does not exist. `managers` maps manager and interface to a state; `silent_managers` says why a
+    manager gave no response. `profiles` are the UUIDs of the NetworkManager profiles in use, by
+    interface; `no_manager_runs`: none of them runs, as far as this process can contact them.
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
-    sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
-    the addresses from advertisements; `peers` the networks of point-to-point peers, `broadcasts`
-    the explicit broadcast addresses, `bare` the addresses whose network gets no route by itself,
-    `own` those marked as ours, `duplicates` those that another host has. `routes` are the unicast
-    routes of the main table, `tables` those of others and ours of other types, `routers` the IPv6
-    routers among the neighbours of a device. `messages` are the bodies of the kernel's messages
-    about addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys
-    is read-only, as in most containers. `has_ipv6`: the kernel supports IPv6.
+    sysctls by path that an advertisement may set, each with its value without one. Autoconfigured
+    addresses are from advertisements, `marked_addresses` are ours, and another host has the
+    `duplicate_addresses`; the network of `bare` ones gets no route by itself. `peer_networks` are
+    those of point-to-point addresses, `broadcasts` the explicit broadcast addresses. `routes` are
+    the unicast routes of the main table, `other_routes` those of other tables and ours of other
+    types, `routers` the IPv6 routers among the neighbours of a device. `address_messages` are the
+    bodies of the kernel's messages about addresses, `read_at` when it was asked (CLOCK_MONOTONIC,
+    in seconds). `fixed_sysctls`: /proc/sys is read-only, as in most containers. `has_ipv6`: the
+    kernel supports IPv6.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -244,8 +244,8 @@ class World:
     metadata_index: int = 0
     boot_id: str = ""
     rename_while_up: bool = True
-    leased: frozenset[tuple[int, Address]] = frozenset()
-    endless: frozenset[tuple[int, Address]] = frozenset()
+    leased_addresses: frozenset[tuple[int, Address]] = frozenset()
+    endless_leases: frozenset[tuple[int, Address]] = frozenset()
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
     fixed_sysctls: bool = False
@@ -259,29 +259,31 @@ class World:
     own_clients: OwnClients = field(default_factory=OwnClients)
     accept_ra: Optional[str] = None
     unadvertised: Mapping[str, str] = field(default_factory=dict)
-    autoconf: frozenset[tuple[int, Address]] = frozenset()
-    peers: frozenset[tuple[int, Network]] = frozenset()
+    autoconfigured: frozenset[tuple[int, Address]] = frozenset()
+    peer_networks: frozenset[tuple[int, Network]] = frozenset()
     broadcasts: frozenset[tuple[int, Host]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
-    own: frozenset[tuple[int, Address]] = frozenset()
-    duplicates: frozenset[tuple[int, Address]] = frozenset()
-    tables: tuple[Route, ...] = ()
+    marked_addresses: frozenset[tuple[int, Address]] = frozenset()
+    duplicate_addresses: frozenset[tuple[int, Address]] = frozenset()
+    other_routes: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
     routers: Mapping[int, tuple[Host, ...]] = field(default_factory=dict)
-    messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
-    seen: float = 0.0
+    address_messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
+    read_at: float = 0.0
     has_ipv6: bool = True
 
     @cached_property
-    def configured(self) -> frozenset[tuple[int, Network]]:
+    def configured_networks(self) -> frozenset[tuple[int, Network]]:
         """Device and network of each address that was not autoconfigured, and of each peer."""
         every = {(index, address) for index, own in self.addresses.items() for address in own}
-        return self.peers | {(index, address.network) for index, address in every - self.autoconf}
+        others = every - self.autoconfigured
+        return self.peer_networks | {(index, address.network) for index, address in others}
 
     @cached_property
-    def manual(self) -> Mapping[int, frozenset[Network]]:
+    def manual_networks(self) -> Mapping[int, frozenset[Network]]:
         """The networks of other IPv4 addresses of each device that has leased ones."""
-        leased = {pair for pair in self.leased | self.endless if pair[1].version == 4}
+        pairs = self.leased_addresses | self.endless_leases
+        leased = {pair for pair in pairs if pair[1].version == 4}
         indexes = {index for index, address in leased if address in self.addresses.get(index, ())}
         return {
             index: frozenset(
@@ -304,8 +306,8 @@ class Link:
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
     the bond, bridge or VRF that it is in. `bare` are the addresses whose network gets no route in
     the main table. `profile` is the UUID of the NetworkManager profile that it uses, or has to use
-    for DHCP, if any. `theirs` are the addresses that other programs have set, each with the
-    kernel's message about it (observed). `unmarked`: it is ours and has no alias.
+    for DHCP, if any. `foreign_addresses` are the addresses that other programs have set, each with
+    the kernel's message about it (observed). `unmarked`: it is ours and has no alias.
     """
 
     key: LinkKey
@@ -324,7 +326,7 @@ class Link:
     master: Optional[LinkKey] = None
     bare: tuple[Address, ...] = ()
     profile: str = ""
-    theirs: Mapping[Address, bytes] = field(default_factory=dict)
+    foreign_addresses: Mapping[Address, bytes] = field(default_factory=dict)
     unmarked: bool = False
 
     @property
@@ -336,11 +338,11 @@ class NetworkState(NamedTuple):
     """The desired state, the observed state, or what a journal recorded.
 
     `files` maps a path to its content, None for a file that should not exist, or does not.
-    `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps
-    a file to the manager that has to reload it once it is written (observed: the running manager,
+    `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route.
+    `manager_by_file`: who has to reload a file once it is written (observed: the running manager,
     empty if it has to reload in any case). `clients` has what the DHCP clients that we start are
-    told, by the label of the link (observed: empty for one that has ended). `theirs` are the routes
-    that other programs have set, as they were `seen` (see `World`).
+    told, by the label of the link (observed: empty for one that has ended). `foreign_routes` were
+    set by other programs, and read at `read_at` (see `World`).
     """
 
     links: Mapping[LinkKey, Link] = {}
@@ -348,11 +350,11 @@ class NetworkState(NamedTuple):
     banned: tuple[Network, ...] = ()
     sysctls: Mapping[str, str] = {}
     files: Mapping[str, Optional[bytes]] = {}
-    tell: Mapping[str, str] = {}
+    manager_by_file: Mapping[str, str] = {}
     rules: Mapping[Rule, LinkKey] = {}
     clients: Mapping[str, str] = {}
-    theirs: tuple[Route, ...] = ()
-    seen: float = 0.0
+    foreign_routes: tuple[Route, ...] = ()
+    read_at: float = 0.0
 
 
 # --- Records --------------------------------------------------------------------------------------
@@ -361,11 +363,11 @@ class NetworkState(NamedTuple):
 class Record(NamedTuple):
     """Everything that the agent recorded in earlier passes.
 
-    `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
-    management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set. `retry` are settings that failed. `tables` maps a link to the number
-    of its routing table, `routers` to its IPv6 router. `made` are our links and their members as
-    they were requested, for a roll-back that has to create them again.
+    `boot_id` is the boot that `owned` and all originals belong to. `management_networks`, with
+    their gateways, are for a boot on which these NICs have no address yet. `written` has what the
+    agent last set. `retry` are settings that failed. `tables` maps a link to the number of its
+    routing table, `routers` to its IPv6 router. `made` are our links and their members as they
+    were requested, for a roll-back that has to create them again.
     """
 
     boot_id: str = ""
@@ -374,7 +376,7 @@ class Record(NamedTuple):
     originals: Mapping[LinkKey, OriginalValues] = {}
     original_sysctls: Mapping[str, str] = {}
     applied: str = ""
-    ground: tuple[str, ...] = ()
+    management_networks: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = {}
     written: Mapping[WrittenSetting, str] = {}
     retry: tuple[str, ...] = ()

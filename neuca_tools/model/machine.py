@@ -43,18 +43,18 @@ class MetadataService(NamedTuple):
 class Outlet(NamedTuple):
     """An interface through which metadata may be requested, with the networks that it routes to.
 
-    `identity` is what `MetadataService.mac` keeps. `likely`: it is believed to be for management;
-    the well-known addresses are requested through no other one. `vouched`: something that no
-    stranger on the link can cause says so; otherwise, only an answer that proves itself is used.
-    `macs`: the addresses by which a platform may list it: those of the NICs below it, of a bond
-    between, and its own.
+    `identity` is what `MetadataService.mac` keeps. `is_likely`: it is believed to be for
+    management; the well-known addresses are requested through no other one. `is_vouched`: something
+    that no stranger on the link can cause says so; otherwise, an answer is used only if the
+    firmware proves that it is for this instance. `macs`: the addresses by which a platform may list
+    it: those of the NICs below it, of a bond between, and its own.
     """
 
     name: str
     identity: str
     networks: tuple[Union[IPv4Network, IPv6Network], ...] = ()
-    likely: bool = True
-    vouched: bool = True
+    is_likely: bool = True
+    is_vouched: bool = True
     macs: frozenset[str] = frozenset()
 
     def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:

@@ -58,7 +58,7 @@ def is_advertised(route: Route, world: World) -> bool:
         return True
     if route.protocol != RTPROT_KERNEL:
         return False
-    is_configured = (route.index, route.to) in world.configured
+    is_configured = (route.index, route.to) in world.configured_networks
     return not (route.to.is_link_local or route.to.is_multicast or is_configured)
 
 
@@ -69,7 +69,7 @@ def _is_of_lease(route: Route, world: World) -> bool:
     address: its route goes through a device with a leased address, and its gateway is in no network
     of an address that was set by hand.
     """
-    manual = world.manual.get(route.index)
+    manual = world.manual_networks.get(route.index)
     if manual is None:
         return False
     if route.protocol == RTPROT_KERNEL and route.via is None:

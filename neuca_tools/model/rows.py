@@ -118,8 +118,8 @@ class StoredDocument(NamedTuple):
     """The last good document, for a boot on which no source responds.
 
     `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's
-    own documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty; both
-    are, and so is `source`, with `sources = none`.
+    own documents (`documents.platform.combined.reduce_documents`). `text` or `platform` may be
+    empty; both are, and so is `source`, with `sources = none`.
     """
 
     source: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ _TITLES = {
     str: "a text",
     bool: "true or false",
 }
+_PLAIN = (str, int, bool)
 
 
 class ShapeError(ValueError):
@@ -40,17 +42,28 @@ def _checked_type(kind: type, value: object) -> Any:  # noqa: ANN401 - a value o
     return value
 
 
+def _required_fields(kind: type) -> set[str]:
+    parameters = signature(kind).parameters.items()
+    return {name for name, parameter in parameters if parameter.default is parameter.empty}
+
+
 class Shapes:
     """Readers by annotations. They take `max_items` items of a list, and ignore the rest.
 
     `leaves` has what reads types that JSON has in another form; it may raise ValueError. `strict`:
-    an object with other keys than fields is wrong.
+    an object with other keys than fields is wrong. `key_by_field` has the fields whose name in JSON
+    is another one.
     """
 
     def __init__(
-        self, leaves: Mapping[object, Reader], *, strict: bool = True, max_items: int = 1 << 30
+        self,
+        leaves: Mapping[object, Reader],
+        *,
+        strict: bool = True,
+        max_items: int = 1 << 30,
+        key_by_field: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._readers = dict(leaves)
+        self._readers, self._key_by_field = dict(leaves), key_by_field
         self._strict, self._max_items = strict, max_items
 
     def read(self, kind: type[T], value: object) -> T:
@@ -117,21 +130,23 @@ class Shapes:
 
     def _object_reader(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
         hints = get_type_hints(kind)
-        readers = {name: self.reader(hint) for name, hint in hints.items()}
+        names = {self._key_by_field.get(name, name): name for name in hints}
+        readers = {key: self.reader(hints[name]) for key, name in names.items()}
         # A call for each of these would cost most.
-        plain = {name: hint if hint in (str, int, bool) else None for name, hint in hints.items()}
-        parameters = signature(kind).parameters.items()
-        required = {name for name, parameter in parameters if parameter.default is parameter.empty}
+        plain = {key: hint if (hint := hints[names[key]]) in _PLAIN else None for key in names}
+        required = _required_fields(kind)
 
         def read(value: object) -> object:
-            content, name, converted = _checked_type(dict, value), "", {}
+            content, key, converted = _checked_type(dict, value), "", {}
             try:
-                for name, item in content.items():
-                    if name in readers:
-                        converted[name] = item if type(item) is plain[name] else readers[name](item)
+                for key, item in content.items():
+                    if key in readers:
+                        converted[names[key]] = (
+                            item if type(item) is plain[key] else readers[key](item)
+                        )
             except ShapeError as error:
-                raise _error_below(f".{name}", error) from None
-            self._check_names(content.keys() - readers.keys(), required - content.keys(), kind)
+                raise _error_below(f".{key}", error) from None
+            self._check_names(content.keys() - readers.keys(), required - converted.keys(), kind)
             return kind(**converted)
 
         return read

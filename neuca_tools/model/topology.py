@@ -82,7 +82,7 @@ def routes_through(world: World, indexes: Container[int]) -> Iterator[Route]:
 
 def foreign_routes(world: World, prefixes: Collection[Network]) -> frozenset[RouteIdentity]:
     """The identities of the routes of other programs to these prefixes, in every table."""
-    every = chain(world.routes, world.tables) if prefixes else ()
+    every = chain(world.routes, world.other_routes) if prefixes else ()
     return frozenset(
         route.identity for route in every if route.to in prefixes and not route.is_ours
     )

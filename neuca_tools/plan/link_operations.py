@@ -22,15 +22,7 @@ from neuca_tools.plan.operation import (
     value_before,
 )
 
-_TITLES = {
-    "vlan": "VLAN",
-    "bond": "bond",
-    "bridge": "bridge",
-    "vxlan": "VXLAN",
-    "macvlan": "macvlan",
-    "vrf": "VRF",
-    "ipoib": "IPoIB child",
-}
+_TITLES = {"vlan": "VLAN", "vxlan": "VXLAN", "vrf": "VRF", "ipoib": "IPoIB child"}
 
 
 @dataclass(frozen=True)
@@ -57,8 +49,8 @@ class CreateLink(LinkOperation):
         return frozenset({*self.virtual.lower, *([self.parent.key] if self.parent else ())})
 
     @property
-    def fate(self) -> frozenset[str]:
-        return super().fate | {lower.mac for lower in self.virtual.lower}
+    def failing_domains(self) -> frozenset[str]:
+        return super().failing_domains | {lower.mac for lower in self.virtual.lower}
 
     @property
     def text(self) -> str:
@@ -71,7 +63,7 @@ class CreateLink(LinkOperation):
             mtu = f" with MTU {self.mtu}"
         if key.vlan_id is not None:
             return f"create VLAN {key.vlan_id}{parent} as {self.on.name}{own}{mtu}"
-        return f"create the {_TITLES[key.kind]} {self.on.name}{own}{parent}{mtu}"
+        return f"create the {_TITLES.get(key.kind, key.kind)} {self.on.name}{own}{parent}{mtu}"
 
     def run(self, writer: Writer) -> None:
         key, options = self.on.key, dict(self.virtual.options)
@@ -110,12 +102,12 @@ class DeleteLink(LinkOperation):
     phase: Phase = Phase.SHRINK
 
     @property
-    def fate(self) -> frozenset[str]:
-        return super().fate | {lower.mac for lower in self.lower}
+    def failing_domains(self) -> frozenset[str]:
+        return super().failing_domains | {lower.mac for lower in self.lower}
 
     @property
     def text(self) -> str:
-        return f"delete the {_TITLES[self.on.key.kind]} {self.on.name}"
+        return f"delete the {_TITLES.get(self.on.key.kind, self.on.key.kind)} {self.on.name}"
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_link(writer.index(self.on))

@@ -61,13 +61,13 @@ def value_before(before: Value) -> str:
     return f' from "{before}"'
 
 
-def joined_domains(domains: Collection[str], fates: Iterable[frozenset[str]]) -> frozenset[str]:
-    """These failure domains, with those that share a fate with one of them."""
-    lost, shared = {*domains}, [fate for fate in fates if len(fate) > 1]
+def joined_domains(domains: Collection[str], groups: Iterable[frozenset[str]]) -> frozenset[str]:
+    """These failure domains, with those that are in a group with one of them."""
+    lost, joined = {*domains}, [group for group in groups if len(group) > 1]
     reached = -1
     while reached != len(lost):
         reached = len(lost)
-        lost.update(*(fate for fate in shared if fate & lost))
+        lost.update(*(group for group in joined if group & lost))
     return frozenset(lost)
 
 
@@ -160,8 +160,8 @@ class Operation:
 
     @property
     def domains(self) -> frozenset[str]:
-        """Every failure domain that it touches: `fate`, and what a route leaves that moves."""
-        return self.fate
+        """Every failure domain that it touches: the failing ones, and what a moved route leaves."""
+        return self.failing_domains
 
     @property
     def handles(self) -> frozenset[str]:
@@ -171,7 +171,7 @@ class Operation:
         return self.domains | {str(self.link.key)}
 
     @property
-    def fate(self) -> frozenset[str]:
+    def failing_domains(self) -> frozenset[str]:
         """The failure domains that fail if this does: several if it joins links."""
         return frozenset(target.key.mac for target in self.targets)
 

@@ -345,7 +345,7 @@ class StartClient(ClientOperation):
         return self.name
 
     @property
-    def fate(self) -> frozenset[str]:
+    def failing_domains(self) -> frozenset[str]:
         return frozenset({self.key.mac})
 
     def run(self, writer: Writer) -> None:

@@ -183,9 +183,9 @@ def _change_clients(sides: Sides) -> Iterator[Operation]:
 def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[str]:
     """The running managers with a file that changes, or that have to reload it in any case."""
     to_reload = set()
-    for path, manager in desired.tell.items():
+    for path, manager in desired.manager_by_file.items():
         is_changed = observed.files.get(path) != desired.files.get(path)
-        if path in observed.tell and (is_changed or not observed.tell[path]):
+        if path in observed.manager_by_file and (is_changed or not observed.manager_by_file[path]):
             to_reload.add(manager)
     return to_reload
 
@@ -364,27 +364,26 @@ def _add_addresses(sides: Sides) -> Iterator[Operation]:
     for key, current, wanted in sides.link_pairs:
         lost = sides.goes_down(key)
         kept = {address for address in current.addresses if not (lost and address.version == 6)}
-        kept -= wanted.theirs.keys() - current.theirs.keys()  # rolled back: marked as ours since
+        # Rolled back: marked as ours since.
+        kept -= wanted.foreign_addresses.keys() - current.foreign_addresses.keys()
         kept.difference_update(unrouted_addresses(current, wanted))
         requested, theirs = set(wanted.addresses), _lost_addresses(sides, key, wanted)
         for address in dict.fromkeys((*wanted.addresses, *theirs)):
             if address in kept:
                 continue
-            if address in wanted.theirs:
-                yield _restored_address(sides, key, address, sides.desired)
+            if address in wanted.foreign_addresses:
+                yield _restoration(sides, key, address, sides.desired)
             elif address in requested:
                 bare, checked = address in wanted.bare, wanted.sysctls.get(ACCEPT_DAD) != "0"
                 yield AddAddress(sides.target(key), address, bare=bare, checked=checked)
             else:
-                yield _restored_address(sides, key, address, sides.observed)
+                yield _restoration(sides, key, address, sides.observed)
 
 
-def _restored_address(
-    sides: Sides, key: LinkKey, address: Address, earlier: NetworkState
-) -> Operation:
-    link, target = earlier.links[key], sides.target(key)
-    message, bare = link.theirs[address], address in link.bare
-    return AddAddress(target, address, False, bare, message=message, seen=earlier.seen)
+def _restoration(sides: Sides, key: LinkKey, address: Address, state: NetworkState) -> Operation:
+    link, target = state.links[key], sides.target(key)
+    message, bare = link.foreign_addresses[address], address in link.bare
+    return AddAddress(target, address, False, bare, message=message, seen=state.read_at)
 
 
 def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Address]:
@@ -393,6 +392,7 @@ def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Addr
     # A member of a bond or bridge has no addresses.
     if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
+    foreign = current.foreign_addresses
     if key in sides.deleted:
-        return current.theirs
-    return [address for address in current.theirs if address.version == 6 and sides.goes_down(key)]
+        return foreign
+    return [address for address in foreign if address.version == 6 and sides.goes_down(key)]

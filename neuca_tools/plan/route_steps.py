@@ -96,9 +96,9 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     The last are in the desired state only if that is an earlier state of the host. Routes to next
     hops come after those that lead to them.
     """
-    links = sides.observed.links if sides.observed.theirs else ()
+    links = sides.observed.links if sides.observed.foreign_routes else ()
     cut = {key for key in links if sides.is_interrupted(key)}
-    if not cut and not sides.desired.theirs:
+    if not cut and not sides.desired.foreign_routes:
         return
     present = _routes_of_others(sides.observed)
     lost = {hop: (routes, sides.desired) for hop, routes in _missing_routes(sides, present)}
@@ -134,7 +134,7 @@ def _routes_of_others(state: NetworkState) -> dict[Hop, Sequence[Route]]:
     """The routes of other programs. The kernel describes the next hops of one in one message."""
     keys = {link.index: key for key, link in state.links.items()}
     messages: dict[bytes, list[Route]] = {}
-    for route in state.theirs:
+    for route in state.foreign_routes:
         if {*route.indexes} <= keys.keys():
             messages.setdefault(route.message, []).append(route)
     hops: dict[Hop, Sequence[Route]] = {}
@@ -168,7 +168,7 @@ def _restore_route(
     indexes = (*first.indexes, *(route.index for route in routes[1:]))
     phase = Phase.ADDRESS if hop.via is None else Phase.ROUTE
     on = _targets_of(sides, hop)
-    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase=phase)
+    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.read_at, phase=phase)
 
 
 def _phase_of_route(

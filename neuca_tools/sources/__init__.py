@@ -159,7 +159,7 @@ def ask_sources(
 
     def ask(source: Source, deadline: Deadline, known: Session) -> Answer:
         answer = source.documents(deadline, known)
-        if source.outlet is None or source.outlet.vouched:
+        if source.outlet is None or source.outlet.is_vouched:
             return answer
         from neuca_tools.sources.vouching import require_vouched
 
@@ -185,7 +185,7 @@ def fetch_path(
         raise UsageError(
             f'bad metadata path "{path}": it must be printable ASCII and begin with "/"'
         )
-    vouched = tuple(outlet for outlet in surroundings.outlets if outlet.vouched)
+    vouched = tuple(outlet for outlet in surroundings.outlets if outlet.is_vouched)
     sources = _make_sources([spec], surroundings._replace(outlets=vouched))
     answer = first_answer(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)

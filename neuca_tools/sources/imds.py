@@ -58,7 +58,7 @@ class Imds(Source):
     def through_each(self) -> Sequence[Imds]:
         # User-data does not prove which instance it is for, so the NIC has to be trusted.
         outlets = [
-            outlet for outlet in self.surroundings.outlets if outlet.likely and outlet.vouched
+            outlet for outlet in self.surroundings.outlets if outlet.is_likely and outlet.is_vouched
         ]
         # Without any, the request fails with the reason.
         return [self._at_outlet(outlet) for outlet in outlets[:_MAX_NICS]] or [self]

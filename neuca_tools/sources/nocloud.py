@@ -122,7 +122,7 @@ class NoCloud(Directory):
             raise SourceError(f"the seed: {error}") from None
         every = outlets_for(url, self.surroundings, named=True)
         # A seed does not prove which instance it is for.
-        outlets = [outlet for outlet in every if outlet is None or outlet.vouched]
+        outlets = [outlet for outlet in every if outlet is None or outlet.is_vouched]
         failed = [] if outlets else [f"GET {url}/user-data: {self.surroundings.blocked}"]
         for number, outlet in enumerate(outlets):
             there = url._replace(device=outlet.name if outlet else "")

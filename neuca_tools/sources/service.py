@@ -35,8 +35,8 @@ def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optio
         return [None]
     outlets = [
         outlet
-        for outlet in sorted(surroundings.outlets, key=lambda outlet: not outlet.likely)
-        if (named or outlet.likely) and zone in ("", outlet.name) and outlet.reaches(address)
+        for outlet in sorted(surroundings.outlets, key=lambda outlet: not outlet.is_likely)
+        if (named or outlet.is_likely) and zone in ("", outlet.name) and outlet.reaches(address)
     ]
     return list(outlets[:_MAX_OUTLETS])
 

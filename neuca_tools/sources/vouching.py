@@ -30,7 +30,7 @@ _UNVOUCHED = (
 def require_vouched(answer: Answer, source: Source, surroundings: Surroundings) -> Answer:
     """The answer. Raises SourceError if neither its NIC nor the firmware vouches for it."""
     outlet = source.outlet
-    if outlet is None or outlet.vouched or (answer.is_empty and not answer.instance):
+    if outlet is None or outlet.is_vouched or (answer.is_empty and not answer.instance):
         return answer
     if _instance_of(answer).partition(":")[2].lower() in _firmware_identities(surroundings.dmi):
         return answer
@@ -39,7 +39,7 @@ def require_vouched(answer: Answer, source: Source, surroundings: Surroundings) 
 
 def _instance_of(answer: Answer) -> str:
     try:
-        return answer.instance or combined.instance_id(combined.reduced(answer.parts))
+        return answer.instance or combined.instance_id(combined.reduce_documents(answer.parts))
     except DocumentError:
         return ""
 

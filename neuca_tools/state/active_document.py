@@ -269,7 +269,7 @@ def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> N
 
     last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.incomplete(platform, last, macs)
+    reason = combined.list_gap(platform, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -335,7 +335,7 @@ def _usable_documents(answer: Answer) -> _Usable:
         from neuca_tools.documents.platform import combined
 
         try:
-            platform = combined.reduced(answer.parts) or None
+            platform = combined.reduce_documents(answer.parts) or None
             instance = combined.instance_id(platform or "")
         except DocumentError as error:
             refused.append(f"document of {answer.source}: {error.text}")
@@ -371,7 +371,7 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
             if stored.platform:
                 from neuca_tools.documents.platform import combined
 
-                copy = copy._replace(platform=combined.open_text(stored.platform))
+                copy = copy._replace(platform=combined.redacted_text(stored.platform))
             save_document(run_directory, copy, 0o644)
         answers = {name: getattr(intake, name) for name in ANSWER_FIELDS}
         save_source_answers(run_directory, answers, intake.sha256)

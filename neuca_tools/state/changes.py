@@ -132,11 +132,11 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
     """What still holds of another machine's record: what we did in this boot and can undo."""
     if record.boot_id != boot_id:
         return Record()
-    return record._replace(nics={}, applied="", ground=())
+    return record._replace(nics={}, applied="", management_networks=())
 
 
 def forget_stale(record: Record, world: World) -> Record:
-    """Drop what a reboot undid, and what was set on a NIC that has been replugged since.
+    """The record without what a reboot undid, and what was set on a NIC that was replugged since.
 
     Links and addresses with our mark are ours, whatever the record says. A replugged NIC has no
     request in force. Its new incarnation is recorded here, so that the following looks of the same
@@ -145,7 +145,11 @@ def forget_stale(record: Record, world: World) -> Record:
     record = after_boot(record, world.boot_id)
     devices = world.devices
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
-    own = {(key_of(devices[at], world), address) for at, address in world.own if at in devices}
+    own = {
+        (key_of(devices[index], world), address)
+        for index, address in world.marked_addresses
+        if index in devices
+    }
     owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
         record = record._replace(owned=owned)
@@ -165,7 +169,7 @@ def forget_stale(record: Record, world: World) -> Record:
 
 
 def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:
-    """The record without the interface indexes of links that are, or were, gone.
+    """The record without the interface indexes for which `is_gone` is true.
 
     A link that comes back from another network namespace has the index that it had.
     """
@@ -200,7 +204,7 @@ def _is_marked(device: Device) -> bool:
 
 
 def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> bool:
-    """Whether the configured device is present, perhaps beside another one with its MAC."""
+    """Whether the configured device is still present, even if another one has its MAC too."""
     if incarnation is None or incarnation.boot_id != world.boot_id:
         return False
     device = world.devices.get(incarnation.ifindex)

@@ -150,7 +150,7 @@ def _leased_addresses(
 
 def _leased_on(key: LinkKey, link: Link, world: World) -> Iterator[tuple[LinkKey, Address]]:
     for address in link.addresses:
-        if (link.index, address) in world.leased:
+        if (link.index, address) in world.leased_addresses:
             yield key, address
 
 

@@ -57,7 +57,8 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 # dev_valid_name(), net/core/dev.c: any bytes but these, such as an ideographic space.
 _NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}", re.ASCII)
 # Fields of a link that a journal need not have.
-_NOT_SAVED = ("profile", "unmarked", "bare", "theirs")
+_NOT_SAVED = ("profile", "unmarked", "bare", "foreign_addresses")
+_KEYS = {"management_networks": "ground"}  # where a key is not the name of the field
 _UNLESS_EMPTY = ("tables", "made", "routers")  # as earlier versions wrote a record
 _OF_A_RECORD = ("boot_id", "nics", "owned", "originals", "original_sysctls", "applied")
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
@@ -77,8 +78,8 @@ def _load_file(where: Where, name: str, kind: type[T], needed: Collection[str] =
     try:
         if missing:
             raise ValueError(f"{missing[0]!r} is missing")
-        known = kind.__annotations__.keys() & data.keys()
-        content = _SHAPES.read(kind, {field: data[field] for field in known})
+        known = {_KEYS.get(field, field) for field in kind.__annotations__} & data.keys()
+        content = _SHAPES.read(kind, {key: data[key] for key in known})
         record = getattr(content, "record", content)
         if isinstance(record, Record):
             _check_record(record)
@@ -234,7 +235,7 @@ def _check_record(record: Record) -> None:
             raise ValueError(f"{path!r} is no setting")
     for router in record.routers.values():
         ip_address(router)  # raises ValueError
-    for network in record.ground:
+    for network in record.management_networks:
         ip_network(network)  # raises ValueError
 
 
@@ -291,13 +292,16 @@ _SHAPES = Shapes(
         Optional[Incarnation]: _read_incarnation,
         WrittenSetting: _read_written,
         bytes: bytes.fromhex,
-    }
+    },
+    key_by_field=_KEYS,
 )
 
 
 def _record_json(record: Record) -> dict[str, Any]:
     fields, own = record._asdict().items(), record.owned
-    plain = {name: value for name, value in fields if value or name not in _UNLESS_EMPTY}
+    plain = {
+        _KEYS.get(name, name): value for name, value in fields if value or name not in _UNLESS_EMPTY
+    }
     plain.update(
         written=_by_text(record.written),
         nics=_by_text(record.nics, _nic_json),

@@ -29,7 +29,7 @@ def describe_contradiction(
         return ""
     names = []
     for outlet in surroundings.outlets:
-        if outlet.identity == origin.mac or not outlet.likely:
+        if outlet.identity == origin.mac or not outlet.is_likely:
             continue
         with suppress(SourceError):
             seconds = min(budget, _RIVAL_ANSWER_SECONDS)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
 from neuca_tools.files import (
     NEW,
-    applying,
+    as_apply_error,
     mode_of,
     names_in,
     raise_shortage,
@@ -40,8 +40,8 @@ BLOCK = 65536  # bytes that `demand_room` requests
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
-class Place(NamedTuple):
-    """The state directory, and the run directory, which takes its place until it can be written."""
+class StateDirectories(NamedTuple):
+    """The state directory, and the run directory, which stands in until that can be written."""
 
     directory: Path
     run: Path
@@ -52,7 +52,7 @@ class Place(NamedTuple):
         return self.run / SPARE
 
 
-Where = Union[Path, Place]  # a bare path has no spare
+Where = Union[Path, StateDirectories]  # a bare path has no spare
 
 
 def read_state(where: Where, name: str) -> Optional[dict[str, Any]]:
@@ -68,7 +68,7 @@ def state_exists(where: Where, name: str) -> bool:
 
 def _file_in_force(where: Where, name: str) -> tuple[Path, Optional[bytes]]:
     """The file that takes precedence, with its content. Raises RecordError."""
-    if isinstance(where, Place):
+    if isinstance(where, StateDirectories):
         content = _read_content(where.spare / name)
         if content is not None:
             return where.spare / name, content
@@ -95,7 +95,7 @@ def content_of(name: str, data: Mapping[str, Any]) -> bytes:
 
 def remove_state(where: Where, name: str, *, sync: bool = True) -> None:
     """Remove the file. Without `sync`, a power cut may bring it back. Raises ApplyError."""
-    if isinstance(where, Place) or file_exists(where / name):
+    if isinstance(where, StateDirectories) or file_exists(where / name):
         _write_or_spare(where, name, None, 0o644, sync)
 
 
@@ -117,14 +117,14 @@ def _json_members(body: Mapping[str, Any]) -> list[str]:
 # --- Without room ---------------------------------------------------------------------------------
 
 
-def unsaved_reason(place: Place) -> str:
+def unsaved_reason(directories: StateDirectories) -> str:
     """Why the state could not be saved; empty if all of it is saved."""
-    return _recorded_reason(place.run)
+    return _recorded_reason(directories.run)
 
 
-def not_in_run(place: Place) -> str:
+def not_in_run(directories: StateDirectories) -> str:
     """Why the run directory could not be written; empty if it could."""
-    return _recorded_reason(place.directory)
+    return _recorded_reason(directories.directory)
 
 
 def _recorded_reason(directory: Path) -> str:
@@ -134,37 +134,37 @@ def _recorded_reason(directory: Path) -> str:
         return error.text
 
 
-def save_unsaved_reason(place: Place, reason: str) -> None:
+def save_unsaved_reason(directories: StateDirectories, reason: str) -> None:
     """Save for `neuca status` why something could not be written. Raises ApplyError."""
-    save_state(place.run, WHY, {"reason": reason}, 0o644)
+    save_state(directories.run, WHY, {"reason": reason}, 0o644)
 
 
-def save_in_run(place: Place, name: str, data: Mapping[str, Any]) -> None:
+def save_in_run(directories: StateDirectories, name: str, data: Mapping[str, Any]) -> None:
     """Write a file that a pass can do without, in each pass, to the run directory.
 
     If that takes nothing, the state directory has the reason until it does. Raises ApplyError.
     """
     try:
-        save_state(place.run, name, data, 0o644)
+        save_state(directories.run, name, data, 0o644)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
-        save_state(place.directory, WHY, {"reason": error.text}, 0o644)
+        save_state(directories.directory, WHY, {"reason": error.text}, 0o644)
     else:
-        remove_state(place.directory, WHY)
+        remove_state(directories.directory, WHY)
 
 
-def save_unsaved_files(place: Place) -> bool:
+def save_unsaved_files(directories: StateDirectories) -> bool:
     """Save what could not be saved before; returns whether everything is saved now.
 
     Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a
     file.
     """
-    for name in names_in(place.spare):
+    for name in names_in(directories.spare):
         if name.endswith(NEW):
-            write_files({place.spare / name: None})
+            write_files({directories.spare / name: None})
             continue
-        spare = place.spare / name
+        spare = directories.spare / name
         try:
             content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
         except OSError as error:
@@ -172,30 +172,30 @@ def save_unsaved_files(place: Place) -> bool:
         if content != REMOVED_MARK:
             parse_state(spare, content)
         try:
-            _write(place.directory / name, None if content == REMOVED_MARK else content, mode)
+            _write(directories.directory / name, None if content == REMOVED_MARK else content, mode)
         except ApplyError as error:
             if error.errno not in NO_ROOM:
                 raise
-            save_unsaved_reason(place, error.text)
+            save_unsaved_reason(directories, error.text)
             return False
         write_files({spare: None})
-    remove_state(place.run, WHY)
+    remove_state(directories.run, WHY)
     return True
 
 
-def demand_room(place: Place) -> None:
+def demand_room(directories: StateDirectories) -> None:
     """Make sure that the state can be saved, before a step to be remembered. Raises ApplyError."""
-    probe = place.directory / PROBE
+    probe = directories.directory / PROBE
     write_files({probe: b"\0" * BLOCK}, 0o600)
     write_files({probe: None})
-    if not save_unsaved_files(place):
-        raise ApplyError(unsaved_reason(place), errno.ENOSPC)
+    if not save_unsaved_files(directories):
+        raise ApplyError(unsaved_reason(directories), errno.ENOSPC)
 
 
 def _write_or_spare(
     where: Where, name: str, content: Optional[bytes], mode: int, sync: bool
 ) -> None:
-    if not isinstance(where, Place):
+    if not isinstance(where, StateDirectories):
         _write(where / name, content, mode, sync)
         return
     spare = where.spare / name
@@ -224,7 +224,7 @@ def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -
 
 def file_exists(path: Path) -> bool:
     """Raises ApplyError if that cannot be determined."""
-    with applying(f'look for "{path}"'):
+    with as_apply_error(f'look for "{path}"'):
         return mode_of(path) != 0
 
 

@@ -53,7 +53,7 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
     nics.update(_without_lost_names(nics, resolution))
-    return record._replace(nics=nics, ground=resolution.management_networks)
+    return record._replace(nics=nics, management_networks=resolution.management_networks)
 
 
 def _without_lost_names(

@@ -22,8 +22,8 @@ def apply_failures(
     """
     operations = _failed_operations(failed, left)
     serious = [problem for problem in failed if not _spares_others(problem, operations)]
-    fates = {operation.fate for operation in left}
-    lost = joined_domains(_macs(serious), fates)
+    groups = {operation.failing_domains for operation in left}
+    lost = joined_domains(_macs(serious), groups)
     tried = {*operations.values()}
     missing = {creation.on.key for creation in of_kind(tried, CreateLink)}
     without_failure = [
@@ -33,7 +33,7 @@ def apply_failures(
         and operation not in tried
         and operation.needed.isdisjoint(missing)
     ]
-    return _rolled_back(serious, left, fates), without_failure
+    return _rolled_back(serious, left, groups), without_failure
 
 
 def _macs(problems: Iterable[Problem]) -> set[str]:
@@ -62,13 +62,13 @@ def _spares_others(problem: Problem, operations: Mapping[Problem, Operation]) ->
 
 
 def _rolled_back(
-    serious: Sequence[Problem], left: Iterable[Operation], fates: Iterable[frozenset[str]]
+    serious: Sequence[Problem], left: Iterable[Operation], groups: Iterable[frozenset[str]]
 ) -> list[Problem]:
     """A problem for each other link of a failed NIC, whose changes were rolled back too."""
     first: dict[str, Problem] = {}
     for problem in serious:
         if problem.link:
-            for mac in joined_domains({problem.link.mac}, fates):
+            for mac in joined_domains({problem.link.mac}, groups):
                 first.setdefault(mac, problem)
     links = {step.link.key for step in left if step.link and step.domain in first}
     links -= {problem.link for problem in serious if problem.link}

@@ -278,7 +278,7 @@ def _interfaces_json(
     by_link, notes = _grouped_by_link(problems), _grouped_by_link(resolution.notes)
     devices = find_links(world, resolution.roles)
     interfaces = []
-    for link in resolution.shown:
+    for link in resolution.shown_links:
         device, on_link = devices.get(link.key), by_link[link.key]
         name = device.name if device else _absent_name(link, resolution)
         interface = {

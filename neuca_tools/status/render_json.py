@@ -41,7 +41,7 @@ from neuca_tools.status.judge import (
     parent_name,
     problem_json,
 )
-from neuca_tools.status.routing_json import Setting, explained_setting
+from neuca_tools.status.routing_json import SettingValue, explained_setting
 
 ROLE_REASONS = {
     "dataplane": "a document or the configuration names it",
@@ -94,7 +94,7 @@ def desired_json(resolution: Resolution) -> dict[str, Any]:
         "version": 1,
         "hostname": resolution.hostname,
         "router": resolution.router,
-        "links": [_link_json(link, resolution) for link in resolution.shown],
+        "links": [_link_json(link, resolution) for link in resolution.shown_links],
         "routes": routing_json.desired_routes(resolution),
         "rules": [rule.text for rule in sorted(desired.rules)],
         "sysctl": {dotted_name(path): value for path, value in desired.sysctls.items()},
@@ -252,14 +252,14 @@ def explain_link(
 
 
 def _settings_explained(
-    key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
-) -> list[dict[str, Setting]]:
+    key: LinkKey, resolution: Resolution, current: Mapping[str, SettingValue], record: Record
+) -> list[dict[str, SettingValue]]:
     request = resolution.requests.get(key) or LinkRequest(key)
     of_host = resolution.desired.sysctls
     sysctls = {path: value for path, value in request.sysctls if of_host.get(path) == value}
     desired = {**_sysctl_settings(sysctls), **_settings_of_link(resolution.desired.links.get(key))}
     originals = record.originals.get(key, OriginalValues())
-    original: dict[str, Setting] = {
+    original: dict[str, SettingValue] = {
         "mtu": originals.mtu,
         "txqueuelen": originals.txqueuelen,
         **_sysctl_settings({**record.original_sysctls, **originals.sysctls}),
@@ -301,10 +301,10 @@ def _origin_by_setting(request: LinkRequest) -> dict[str, Origin]:
     return origins
 
 
-def _settings_of_link(link: Optional[Link]) -> dict[str, Setting]:
+def _settings_of_link(link: Optional[Link]) -> dict[str, SettingValue]:
     if link is None:
         return {}
-    settings: dict[str, Setting] = {}
+    settings: dict[str, SettingValue] = {}
     if link.virtual:
         names = link_kinds.own_keys(link.key.kind)
         settings = {name: link_kinds.shown_value(link.virtual, name) or None for name in names}
@@ -320,7 +320,7 @@ def _settings_of_link(link: Optional[Link]) -> dict[str, Setting]:
     }
 
 
-def _device_settings(device: Optional[Device], world: World) -> dict[str, Setting]:
+def _device_settings(device: Optional[Device], world: World) -> dict[str, SettingValue]:
     if device is None:
         return {}
     settings = {"name": device.name, "txqueuelen": device.txqueuelen, **network_json(device, world)}

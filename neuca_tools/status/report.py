@@ -13,7 +13,7 @@ from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.records import SHAPE_ERRORS, key_of
-from neuca_tools.state.store import Place, read_state, save_in_run
+from neuca_tools.state.store import StateDirectories, read_state, save_in_run
 from neuca_tools.status.judge import Report
 
 FILE = "last-pass.json"
@@ -36,7 +36,7 @@ def report_now(
     return Report(finished, round(seconds, 3), changed, problems, rolled_back, removed)
 
 
-def write_report(place: Place, report: Report) -> None:
+def write_report(place: StateDirectories, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
     data: dict[str, Any] = report._asdict()
     for name in ("problems", "not_rolled_back"):

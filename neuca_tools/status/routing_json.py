@@ -13,7 +13,7 @@ from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteR
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.routing import PLAIN, Traits
 
-Setting = Union[str, int, None]  # a value of one
+SettingValue = Union[str, int, None]
 
 
 def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, An
             "table": route.traits.table,
             "type": route.traits.kind,
         }
-        for route in (*world.routes, *world.tables)
+        for route in (*world.routes, *world.other_routes)
     ]
 
 
@@ -90,8 +90,12 @@ def explained_routing(
 
 
 def explained_setting(
-    setting: str, origin: Optional[Origin], desired: Setting, current: Setting, original: Setting
-) -> dict[str, Setting]:
+    setting: str,
+    origin: Optional[Origin],
+    desired: SettingValue,
+    current: SettingValue,
+    original: SettingValue,
+) -> dict[str, SettingValue]:
     """A row of `neuca explain`."""
     return {
         "setting": setting,

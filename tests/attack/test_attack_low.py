@@ -60,9 +60,9 @@ def read_neuca(data):
 
 def read_platform(kind):
     def read(data):
-        if text := combined.reduced({kind: data}):
+        if text := combined.reduce_documents({kind: data}):
             combined.parse(text)
-            combined.open_text(text)
+            combined.redacted_text(text)
 
     return read
 

@@ -138,11 +138,11 @@ def main():
     for index, device in world.devices.items():
         if device.kind in KINDS:
             assert check_options(device, links[index][-1]), device.name
-    of_tables = (route for route in world.tables if route.traits.kind == "unicast")
+    of_tables = (route for route in world.other_routes if route.traits.kind == "unicast")
     all_routes = {*world.routes, *of_tables}
     quick = [
         [
-            (index, one, (index, one) not in world.leased, (index, one) in world.bare)
+            (index, one, (index, one) not in world.leased_addresses, (index, one) in world.bare)
             for index, found in world.addresses.items()
             for one in found
         ],

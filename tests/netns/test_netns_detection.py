@@ -135,7 +135,7 @@ def test_an_address_of_another_program_keeps_its_state_when_it_is_restored(check
         f"world = kernel_state.read_world(); index = {checked.index('dp1')}\n"
         "import subprocess\n"
         "for text in ('2001:db8:17::1/64', '2001:db8:18::1/64'):\n"
-        "    message = world.messages[index, ip_interface(text)]\n"
+        "    message = world.address_messages[index, ip_interface(text)]\n"
         "    subprocess.run(['ip', 'address', 'del', text, 'dev', 'dp1'], check=True)\n"
         "    raw_requests.restore_address(index, message, 0.0)\n"
     )

@@ -104,13 +104,13 @@ def neuca(data):
 
 def of_platform(kind):
     def target(data):
-        text = combined.reduced({kind: data})
+        text = combined.reduce_documents({kind: data})
         if not text:
             return None
         beside = combined.parse(text)
-        public = combined.open_text(text)
+        public = combined.redacted_text(text)
         assert combined.parse(public).links == beside.links
-        assert combined.open_text(public) == public
+        assert combined.redacted_text(public) == public
         return Document(platform=beside, faults=beside.faults)
 
     return target

@@ -67,7 +67,7 @@ class Kernel:
     def __init__(self, world=EMPTY, allowed=None):
         self.devices = dict(world.devices)
         self.addresses = {index: list(addresses) for index, addresses in world.addresses.items()}
-        self.routes = [*world.routes, *world.tables]
+        self.routes = [*world.routes, *world.other_routes]
         self.rules = [seen.rule for seen in world.rules]
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
         self.allowed, self.carriers = allowed, frozenset()
@@ -116,7 +116,7 @@ class Kernel:
             self.boot_id,
             self.rename_while_up,
             settings=settings,
-            tables=tuple(route for route in self.routes if not _is_main(route)),
+            other_routes=tuple(route for route in self.routes if not _is_main(route)),
             rules=tuple(SeenRule(rule, ROUTE_PROTOCOL) for rule in self.rules),
             bare=frozenset(self.bare),
         )

@@ -19,13 +19,13 @@ SAMPLES = {
 def read(name):
     """What a sample asks."""
     kind, data = SAMPLES[name]
-    return combined.parse(combined.reduced({kind: data}))
+    return combined.parse(combined.reduce_documents({kind: data}))
 
 
 def made(kind, data):
     """What these bytes ask."""
     return combined.parse(
-        combined.reduced({kind: data if isinstance(data, bytes) else data.encode()})
+        combined.reduce_documents({kind: data if isinstance(data, bytes) else data.encode()})
     )
 
 

@@ -35,6 +35,12 @@ BRIDGE = {
 }
 
 
+@pytest.mark.parametrize("kind", link_kinds.OPTIONS)
+def test_every_option_but_the_mac_has_an_attribute(kind):
+    """Without one, it would be read from a document and never reach the kernel."""
+    assert link_kinds.OPTIONS[kind].keys() - {"mac"} <= kinds._ATTRIBUTES.get(kind, {}).keys()
+
+
 def encoded(kind, options):
     """The options as pyroute2 encodes them for the kernel, which sends them in the same form."""
     data = [

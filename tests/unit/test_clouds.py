@@ -229,4 +229,6 @@ def test_a_bad_item_costs_only_itself_and_what_is_not_used_is_not_kept(name, tre
     assert [text.partition(":")[0] for text in faults(document)] == ["error"]
     assert A in links(document)
     assert B not in links(document)
-    assert "CANARY" not in combined.reduced({name: broken.replace("2756294", '"CANARY"').encode()})
+    assert "CANARY" not in combined.reduce_documents(
+        {name: broken.replace("2756294", '"CANARY"').encode()}
+    )

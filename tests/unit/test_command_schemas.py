@@ -82,7 +82,7 @@ def test_user_data_is_described(name):
     ("name", "text"), [("network-config", NETPLAN), ("network_data.json", NETWORK_DATA)]
 )
 def test_a_platforms_document_is_described(name, text):
-    platform = combined.parse(combined.reduced({name: text.encode()}))
+    platform = combined.parse(combined.reduce_documents({name: text.encode()}))
     assert isinstance(platform, PlatformDocument)
     document = parse(TWO)._replace(platform=platform)
     validated("user-data", again(render_json.document_json(document, STORED)))

@@ -160,8 +160,8 @@ LISTS = [openstack.NAME, *(row.name for row in clouds.FORMATS if row.nics)]
 
 
 def reason(name, tree, macs=(ONE,), before=""):
-    text = combined.reduced({name: json.dumps(tree).encode()})
-    return combined.incomplete(text, before, frozenset(macs))
+    text = combined.reduce_documents({name: json.dumps(tree).encode()})
+    return combined.list_gap(text, before, frozenset(macs))
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -188,7 +188,7 @@ def test_a_document_that_always_has_a_list_is_incomplete_without_it(name):
 def test_a_tree_of_public_keys_alone_is_complete_unless_there_were_nics():
     keys = {"public-keys": ["ssh-ed25519 AAAA"]}
     tree = {**keys, "mac": ONE, "macs": {ONE: {}}}
-    before = combined.reduced({ec2.NAME: json.dumps(tree).encode()})
+    before = combined.reduce_documents({ec2.NAME: json.dumps(tree).encode()})
     assert reason(ec2.NAME, keys) == ""
     assert (
         reason(ec2.NAME, keys, before=before)
@@ -197,7 +197,7 @@ def test_a_tree_of_public_keys_alone_is_complete_unless_there_were_nics():
 
 
 def test_metadata_without_the_network_is_complete_unless_there_was_one():
-    before = combined.reduced(
+    before = combined.reduce_documents(
         {openstack.NAME: json.dumps(DOCUMENTS[openstack.NAME]([ONE])).encode()}
     )
     about = {"uuid": "83679162-1378-4288-a2d4-70e13ec132aa"}

@@ -103,7 +103,7 @@ def leftover(kind, document=NIC2, **record):
     kernel.devices[device.index] = replace(device, mac=mac(1), options=options)
     for member in kernel.members(device.index) if kind == "bond" else ():
         kernel.devices[member.index] = replace(member, mac=mac(1))
-    found.record = found.record._replace(**{"ground": ("192.0.2.0/24",), **record})
+    found.record = found.record._replace(**{"management_networks": ("192.0.2.0/24",), **record})
     found.ask(document)
     return found
 
@@ -123,7 +123,7 @@ def test_such_a_link_is_deleted_and_its_network_is_free_again(kind):
     operations, result, _ = found.run()
     assert (result.failures, found.kernel.named(NAMES[kind])) == ((), None)
     assert [text for text in texts(operations) if text.startswith("delete the")]
-    assert found.record.ground == ("192.0.2.0/24", "192.0.2.1/32")
+    assert found.record.management_networks == ("192.0.2.0/24", "192.0.2.1/32")
     found.ask(f"{NIC2}addresses = 10.66.0.1/24\n")
     found.run()
     assert (refusals(found), texts(found.plan())) == ([], [])
@@ -137,7 +137,7 @@ def test_such_a_link_is_deleted_while_a_document_still_asks_for_it(kind, fault):
     found.run()
     assert found.kernel.named(NAMES[kind]) is None
     assert refusals(found) == [f'the MAC address {mac(1)} is that of the management NIC "eth1"']
-    assert found.record.ground == ("192.0.2.0/24", "192.0.2.1/32")
+    assert found.record.management_networks == ("192.0.2.0/24", "192.0.2.1/32")
 
 
 def test_a_foreign_macvlan_with_the_management_nics_mac_is_never_touched():

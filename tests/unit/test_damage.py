@@ -26,7 +26,7 @@ from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake, keep_document, last_confirmed
-from neuca_tools.state.store import Place, save_unsaved_files, unsaved_reason
+from neuca_tools.state.store import StateDirectories, save_unsaved_files, unsaved_reason
 from neuca_tools.status.report import read_report, report_now, write_report
 from neuca_tools.tuning.choice import Choice
 
@@ -59,7 +59,7 @@ class Host:
     def __init__(self, folder, chance):
         self.chance = chance
         self.state, self.run = folder / "state", folder / "run"
-        self.place = Place(self.state, self.run)
+        self.place = StateDirectories(self.state, self.run)
         self.kernel = machine(*(nic(index, max_mtu=9216) for index in range(1, 5)), mgmt=MANAGEMENT)
         self.agent = Agent(self.kernel)
         for _ in range(chance.randint(0, 2)):

@@ -513,7 +513,9 @@ def test_every_nic_is_shown_with_its_role_and_only_ours_with_settings():
     text = f"{NIC2}mtu = 1400\n{VLAN7}[interface {mac(9)}]\nmtu = 9000\naddresses = 10.9.0.1/24\n"
     shown = {
         one.key: one
-        for one in asked(text, record=Record(nics={mac(8): NicRecord(role="management")})).shown
+        for one in asked(
+            text, record=Record(nics={mac(8): NicRecord(role="management")})
+        ).shown_links
     }
     assert {str(one): link.role for one, link in shown.items()} == {
         mac(1): "management",

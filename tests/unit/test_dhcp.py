@@ -68,7 +68,9 @@ def seen(*tables, lease="10.9.0.51/24", **more):
         metadata=1,
     )
     leased = frozenset((2, address) for address in found.addresses[2])
-    return replace(found, **{"managers": RUNS, "tables": tables, "leased": leased, **more})
+    return replace(
+        found, **{"managers": RUNS, "other_routes": tables, "leased_addresses": leased, **more}
+    )
 
 
 def solve(look, **settings):
@@ -401,7 +403,9 @@ def test_no_server_on_the_dataplane_can_route_what_a_document_could_not(to, via,
 def test_the_network_of_a_public_lease_stays_out_of_the_main_table():
     lease = ip_interface("8.8.8.8/24")
     look = seen(offered("8.8.8.0/24", source="8.8.8.8"))
-    look = replace(look, addresses={**look.addresses, 2: (lease,)}, leased=frozenset({(2, lease)}))
+    look = replace(
+        look, addresses={**look.addresses, 2: (lease,)}, leased_addresses=frozenset({(2, lease)})
+    )
     found = solve(look)
     assert main_routes(found) == set()
     assert refusals(found)[0].endswith("only a document can route public addresses")
@@ -462,7 +466,7 @@ def test_an_address_that_the_client_has_from_an_advertisement_stays():
         ({"dhcp6": True}, []),
         ({}, ["delete the address fd00:9::1/64 from eth2"]),
     ):
-        plan = decided(replace(look, autoconf=autoconf), netplan(**asked), record).plan()
+        plan = decided(replace(look, autoconfigured=autoconf), netplan(**asked), record).plan()
         assert [one.text for one in plan if one.kind == "delete-address"] == gone
 
 

@@ -26,7 +26,7 @@ from neuca_tools.plan.operations import StartClient, StopClient
 
 OWN = OwnClients("/sbin/dhcpcd", "/helper")
 PLAIN = {"managers": {}, "no_manager_runs": True, "age": 10.0}
-NOBODY = {"addresses": {1: ()}, "leased": frozenset()}
+NOBODY = {"addresses": {1: ()}, "leased_addresses": frozenset()}
 LINKS = [key(2), key(2, 5), LinkKey("bond bond0"), LinkKey("bond bond0", 5), LinkKey("bridge br0")]
 NIC = dhcp_files.link_label(key(2))
 
@@ -372,7 +372,7 @@ def test_addresses_that_are_not_set():
     link_local = "it is link-local, which none from a server is (RFC 3927, 1.6)"
     assert refusal("169.254.169.253/32") == link_local  # EC2's DNS server
     assert refusal("10.9.0.51/24") == ""
-    static = replace(look, leased=frozenset())
+    static = replace(look, leased_addresses=frozenset())
     there = IPv4Interface("10.9.0.51/24")
     assert dhcplease.reason_to_refuse(there, 2, static) == "it is set on the link in another way"
     assert dhcplease.reason_to_refuse(there, 2, static, "10.9.0.51/24") == ""

@@ -101,12 +101,12 @@ def problems(look, asked=None):
 
 
 def test_dhcp_that_no_program_does_is_a_problem_with_the_remedy():
-    alone = seen(managers={}, no_manager_runs=True, leased=frozenset())
+    alone = seen(managers={}, no_manager_runs=True, leased_addresses=frozenset())
     assert problems(alone) == [UNSERVED]
     assert problems(alone, document("dhcp4 = yes")) == [UNSERVED]
     assert problems(alone, document("dhcp4 = no")) == []
     assert problems(seen(managers={}, no_manager_runs=True)) == []  # another client has a lease
-    assert problems(seen(managers=RUNS, leased=frozenset())) == []
+    assert problems(seen(managers=RUNS, leased_addresses=frozenset())) == []
     # The manager of this host may still be starting, or is that of another namespace.
     assert problems(replace(alone, age=10.0)) == []
     assert problems(replace(alone, no_manager_runs=False)) == []

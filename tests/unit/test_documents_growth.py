@@ -199,9 +199,9 @@ PLATFORM = {
 
 def of_platform(kind):
     def read(tree):
-        text = combined.reduced({kind: json.dumps(tree).encode()})
+        text = combined.reduce_documents({kind: json.dumps(tree).encode()})
         combined.parse(text)
-        combined.open_text(text)
+        combined.redacted_text(text)
 
     return read
 
@@ -216,7 +216,7 @@ def test_finding_what_bridges_are_made_of_costs_in_proportion():
 
     def look(tree):
         agent = Agent(machine(*map(nic, range(1, 3)), mgmt=1))
-        text = combined.reduced({"network-config": json.dumps(tree).encode()})
+        text = combined.reduce_documents({"network-config": json.dumps(tree).encode()})
         agent.document = Document(platform=combined.parse(text))
         agent.survey()
 
@@ -231,4 +231,4 @@ def test_finding_what_bridges_are_made_of_costs_in_proportion():
     ],
 )
 def test_merging_mappings_in_yaml_costs_in_proportion(make):
-    assert_linear(lambda text: combined.reduced({"network-config": text.encode()}), make)
+    assert_linear(lambda text: combined.reduce_documents({"network-config": text.encode()}), make)

@@ -327,7 +327,7 @@ def test_nothing_of_a_document_is_lost_beside_another():
         "network-config": json.dumps({"version": 2, "ethernets": {"a": nic}}).encode(),
         "meta-data": b"local-hostname: node0\n",
     }
-    found = combined.parse(combined.reduced(parts))
+    found = combined.parse(combined.reduce_documents(parts))
     assert all(found)
     (rule,) = found.rules
     assert (rule.rule.source, rule.rule.table, rule.rule.priority) == ("10.0.0.1/32", 101, 30001)
@@ -647,7 +647,7 @@ def test_the_meta_data_of_a_seed_is_read():
 def test_what_changes_at_each_look_or_means_nothing_is_not_kept():
     one = json.dumps({"hostname": "a", "random_seed": "x", "meta": {}})
     other = json.dumps({"meta": {}, "random_seed": "y", "hostname": "a", "admin_pass": "z"})
-    assert combined.reduced({"meta_data.json": one.encode()}) == combined.reduced(
+    assert combined.reduce_documents({"meta_data.json": one.encode()}) == combined.reduce_documents(
         {"meta_data.json": other.encode()}
     )
 
@@ -655,9 +655,9 @@ def test_what_changes_at_each_look_or_means_nothing_is_not_kept():
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_open_copy_says_the_same_of_the_network_and_has_no_secret(name):
     kind, data = SAMPLES[name]
-    text = combined.reduced({kind: data})
-    whole, copy = combined.parse(text), combined.parse(combined.open_text(text))
-    assert "XcanaryX" not in combined.open_text(text)
+    text = combined.reduce_documents({kind: data})
+    whole, copy = combined.parse(text), combined.parse(combined.redacted_text(text))
+    assert "XcanaryX" not in combined.redacted_text(text)
     assert (copy.links, copy.routes, copy.management) == (
         whole.links,
         whole.routes,
@@ -673,7 +673,7 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
         "meta_data.json": json.dumps(tagged).encode(),
         "network_data.json": json.dumps({"links": [link(mtu=9000)], "networks": []}).encode(),
     }
-    assert links(combined.parse(combined.reduced(kinds))) == {MAC: ("up", None, 9000, [])}
+    assert links(combined.parse(combined.reduce_documents(kinds))) == {MAC: ("up", None, 9000, [])}
 
 
 @pytest.mark.parametrize(
@@ -724,7 +724,7 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
 )
 def test_a_document_that_cannot_be_read_at_all_is_refused_whole(kind, data, why):
     with pytest.raises(DocumentError) as caught:
-        combined.reduced({kind: data})
+        combined.reduce_documents({kind: data})
     assert caught.value.text == f"cannot read {kind}: {why}"
 
 
@@ -734,7 +734,7 @@ def test_an_alias_bomb_is_refused():
     long = b"a: &a " + b"x" * 500000 + b"\nb: [" + b", ".join([b"*a"] * 1000) + b"]\n"
     for data in (b"\n".join(lines), long):
         with pytest.raises(DocumentError) as caught:
-            combined.reduced({"network-config": data})
+            combined.reduce_documents({"network-config": data})
         assert caught.value.text == "cannot read network-config: it has more than 50000 items"
 
 

@@ -108,13 +108,13 @@ def refused_or(function, beginning):
     b'{"links": [{"id": "\\ud800", "type": "phy", "ethernet_mac_address": "\\ud800"}]}',
 )
 def test_no_document_raises_anything_but_its_own_error(kind, data):
-    text = refused_or(lambda: combined.reduced({kind: data}), f"cannot read {kind}: ")
+    text = refused_or(lambda: combined.reduce_documents({kind: data}), f"cannot read {kind}: ")
     if not text:
         return
     document = combined.parse(text)
     assert all(fault.text.isprintable() and fault.line == 0 for fault in document.faults)
     assert all(hint.reason for hint in document.management)
-    copy = combined.parse(combined.open_text(text))
+    copy = combined.parse(combined.redacted_text(text))
     assert (copy.links, copy.routes, copy.management) == (
         document.links,
         document.routes,

@@ -85,7 +85,9 @@ def test_without_a_document_nothing_is_done(config):
 
 def test_what_is_worth_another_try_makes_the_run_one_to_repeat(config):
     store(config)
-    assert not run_guest(config, runs(lambda _: iter([Finding("failed", "late", again=True)])))
+    assert not run_guest(
+        config, runs(lambda _: iter([Finding("failed", "late", needs_retry=True)]))
+    )
     assert run_guest(config, runs(lambda _: iter([Finding("failed", "for good")])))
 
 
@@ -98,7 +100,7 @@ def test_an_error_of_one_feature_is_a_finding_and_worth_another_try(config, capl
     assert not run_guest(config, runs(refused))
     assert outcome.load_outcome(config.run_directory, "hostname").findings == (
         Finding("ok", "so far"),
-        Finding("failed", "no", again=True),
+        Finding("failed", "no", needs_retry=True),
     )
     assert caplog.messages[-1] == "hostname: no"
 
@@ -139,7 +141,7 @@ def test_no_failure_is_lost_among_the_findings_of_as_many_users_as_a_document_ma
     kept = outcome.Outcome("users").with_finding(Finding("failed", "it failed", "user 0", True))
     for number in range(1, 4 * MAX_ROWS):
         kept = kept.with_finding(Finding("ok", "it is well", f"user {number}"))
-    assert (kept.ended().state, kept.again) == ("failed", True)
+    assert (kept.ended().state, kept.needs_retry) == ("failed", True)
 
 
 def test_a_feature_at_work_is_pending(config):
@@ -156,7 +158,7 @@ def test_a_feature_that_is_switched_off_does_nothing_and_says_nothing(config):
     store(config)
     run_guest(config, runs(lambda _: iter([Finding("failed", "no")])))
     off = config._replace(guest_hostname=False)
-    assert run_guest(off, runs(lambda _: iter([Finding("failed", "no", again=True)])))
+    assert run_guest(off, runs(lambda _: iter([Finding("failed", "no", needs_retry=True)])))
     assert outcome.load_outcome(config.run_directory, "hostname") is None
 
 

@@ -305,7 +305,7 @@ def test_one_that_cannot_be_started_has_not_run(host, monkeypatch):
         for finding in run_scripts(host.guest({"a": says("a"), "b": says("b")}))
         if finding.state == "failed"
     ]
-    assert [(one.text, one.again) for one in findings] == [
+    assert [(one.text, one.needs_retry) for one in findings] == [
         (f"{name}: cannot be started: its supervisor ended with status 1", True) for name in "ab"
     ]
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -277,7 +277,7 @@ def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot(
 
     text = 'dev1: /dev/sdb contains "xfs" instead of "ext4": it is left alone'
     assert list(storage._findings_of_disk("dev1", refusing())) == [
-        Finding("refused", text, "dev1", again=False)
+        Finding("refused", text, "dev1", needs_retry=False)
     ]
 
 

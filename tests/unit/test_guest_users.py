@@ -17,7 +17,7 @@ from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
 from neuca_tools.documents import parse
 from neuca_tools.documents.platform.combined import parse as parse_platform
-from neuca_tools.documents.platform.combined import reduced
+from neuca_tools.documents.platform.combined import reduce_documents
 from neuca_tools.documents.platform.ec2 import NAME as EC2
 from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
@@ -35,7 +35,7 @@ BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
 
 
 def with_platform(text, name, content):
-    return parse(text)._replace(platform=parse_platform(reduced({name: content})))
+    return parse(text)._replace(platform=parse_platform(reduce_documents({name: content})))
 
 
 # --- Who is wanted --------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_an_account_that_cannot_be_created_is_tried_again(tmp_path, monkeypatch)
     monkeypatch.setattr(programs, "PATH", str(tmp_path))
     guest = Guest(Config(state_directory=tmp_path), parse(f"[users]\nneuca-nobody = no:{KEY}\n"))
     (finding,) = users.set_up_users(guest)
-    assert (finding.state, finding.again) == ("failed", True)
+    assert (finding.state, finding.needs_retry) == ("failed", True)
     assert finding.text.endswith("useradd is not installed")
 
 

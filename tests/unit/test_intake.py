@@ -31,7 +31,7 @@ TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\
 OTHER = "[global]\nhost_name = Node1\n"
 
 
-class Place:
+class StateDirectories:
     """A file as a source, a state directory and a run directory."""
 
     def __init__(self, base):
@@ -51,7 +51,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path):
-    return Place(tmp_path)
+    return StateDirectories(tmp_path)
 
 
 def said(intake):
@@ -284,7 +284,7 @@ NO_NETWORK = '{"links": [], "networks": []}'
 META = '{"hostname": "node9", "random_seed": "SEED", "meta": {"colour": "hush"}}'
 
 
-class Drive(Place):
+class Drive(StateDirectories):
     """A config drive as a source."""
 
     def ask(self, user_data=None, network=None, meta=META):

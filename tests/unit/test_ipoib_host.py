@@ -25,7 +25,7 @@ from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import boot_names
-from neuca_tools.desired.outlets import is_void
+from neuca_tools.desired.outlets import is_overruled
 from neuca_tools.desired.roles import assign_roles
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
@@ -137,7 +137,7 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
         one.survey().resolution,
         replace(one.kernel.world(), managers={"networkd": {}}),
     )
-    found = dhcp_clients.assign_clients(resolution.requests, resolution.roles, seen, sure=None)
+    found = dhcp_clients.assign_clients(resolution.requests, resolution.roles, seen, trusted=None)
     assert (found.dhcp.clients, found.dhcp.left_to_others) == (
         {LinkKey(mac(3)): "networkd"},
         {GUID},
@@ -146,7 +146,9 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
     assert (problem.link, problem.text) == (LinkKey(GUID), dhcp_clients.NOT_ON_INFINIBAND)
     lease = frozenset({(2, ip_interface("10.4.0.9/24"))})
     assert [
-        *dhcp_clients.unserved_links(resolution.requests, found, replace(seen, leased=lease))
+        *dhcp_clients.unserved_links(
+            resolution.requests, found, replace(seen, leased_addresses=lease)
+        )
     ] == []
 
 
@@ -258,7 +260,8 @@ def test_the_configuration_may_name_the_port_of_the_metadata_service_by_six_byte
     policy, configured, void
 ):
     assert (
-        is_void(MetadataService("ec2", "http://169.254.169.254", GUID), policy, configured) is void
+        is_overruled(MetadataService("ec2", "http://169.254.169.254", GUID), policy, configured)
+        is void
     )
 
 

@@ -386,7 +386,7 @@ def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers(
     )
     assert f"unmanaged-devices+=mac:{mac(1)}".encode() in marked.files["/nm/neuca.conf"]
     assert given_up.files["/nm/neuca.conf"] is None
-    assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
+    assert given_up.manager_by_file["/nm/neuca.conf"] == "networkmanager"
     faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=EARLY_MARK_SECONDS))
     assert wanted_files(faulty, Record(), PLACES, {}).files["/nm/neuca.conf"] is None
     record = updates.record_applied(

@@ -36,7 +36,7 @@ def seen(*routes, leased=(LEASE, SIX)):
         routes=(default, *routes),
         metadata=1,
     )
-    return replace(one, leased=frozenset((2, address) for address in leased))
+    return replace(one, leased_addresses=frozenset((2, address) for address in leased))
 
 
 def survey(here, record, text=ASKED, words=MANAGED, silent=()):

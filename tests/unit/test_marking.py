@@ -266,7 +266,7 @@ def test_a_sysctl_that_goes_back_needs_no_file():
 )
 def test_a_manager_is_told_of_new_nics_alone(text, record, told):
     """Of one that goes it would hear too, and take it: entries are removed for the next boot."""
-    assert marks(text, record=record).tell == (
+    assert marks(text, record=record).manager_by_file == (
         {NM: "networkmanager", NICS: "networkd", VLANS: "networkd"} if told else {}
     )
 

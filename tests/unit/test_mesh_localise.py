@@ -17,7 +17,7 @@ import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, Size, is_passed
+from neuca_tools.selftest.mesh.entities import Endpoint, Entity, Observation, Size, is_on_path
 from neuca_tools.selftest.mesh.localise import Tally, explain_symptom, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
@@ -35,7 +35,7 @@ from neuca_tools.selftest.mesh.verdict import (
     NOT_REPEATED,
     SUSPECTED,
     judge_mesh,
-    with_diagnoses,
+    with_diagnosis_slots,
 )
 
 SEED = int(os.environ.get("NEUCA_SEED", "1"))
@@ -135,7 +135,13 @@ def usage(*words):
 
 def test_everything_that_a_test_passes_is_counted_and_nothing_else():
     """What is counted in bulk, against each entity by itself; a way that is tested again counts once for hosts and groups."""
-    places = [Place("a", "x"), Place("b", "x"), Place("c", "y"), Place("d", "z"), Place("e", "")]
+    places = [
+        Endpoint("a", "x"),
+        Endpoint("b", "x"),
+        Endpoint("c", "y"),
+        Endpoint("d", "z"),
+        Endpoint("e", ""),
+    ]
     seen = [
         Observation(number, one, two, (number * 7) % 3 > 0)
         for number, (one, two) in enumerate([*permutations(places, 2)] * 2)
@@ -144,13 +150,13 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
     assert len({one.kind for one, _, _ in tally.counts()}) == 11
     for entity in (None, Entity("host", ("a",)), Entity("groups-one-way", ("y", "z"))):
         if entity is not None:
-            seen = [one for one in seen if not is_passed(entity, one.sender, one.receiver)]
+            seen = [one for one in seen if not is_on_path(entity, one.sender, one.receiver)]
             tally.drop(entity)
         ways = {}
         for one in seen:
-            ways.setdefault((one.sender, one.receiver), []).append(one.bad)
+            ways.setdefault((one.sender, one.receiver), []).append(one.is_bad)
         for counted, bad_count, good_count in tally.counts():
-            passed = [bad for way, bad in ways.items() if is_passed(counted, *way)]
+            passed = [bad for way, bad in ways.items() if is_on_path(counted, *way)]
             tests = [one for bad in passed for one in bad]
             if counted.kind != "pair":
                 tests = [2 * sum(bad) >= len(bad) for bad in passed]
@@ -278,11 +284,15 @@ def test_what_is_confirmed_gets_a_full_diagnosis_and_nothing_else_does():
     """The sender of its latest bad test is the client, and what it says belongs to the finding."""
     plan = mesh_of(16)
     rows = rows_of(plan, slow("n4"))
-    assert with_diagnoses(plan, rows).tests == plan.slots == with_diagnoses(plan, rows).slots
+    assert (
+        with_diagnosis_slots(plan, rows).tests
+        == plan.slots
+        == with_diagnosis_slots(plan, rows).slots
+    )
     later = with_retests(plan, rows, find_suspects(plan, rows))
     rows += rows_of(later, slow("n4"), len(plan.slots))
     (found,) = judge_mesh(later, rows).findings
-    asked = with_diagnoses(later, rows)
+    asked = with_diagnosis_slots(later, rows)
     (((client, server),),) = asked.slots[len(asked.tests) :]
     assert (asked.hosts[client].name, asked.hosts[server].name) == found.path
     assert (found.path[0], found.diagnosis, asked.tests) == ("n4", (), later.slots)
@@ -802,7 +812,7 @@ def test_a_doubtful_host_is_retested_also_if_a_more_likely_one_is_named_after_it
     bad = ["ac", "ad", "ae", "gb", "hb", "cb"]
     good = ["af", "ab", "db", *("".join(pair) for pair in combinations("cdefgh", 2))]
     tests = [
-        Observation(number, Place(way[0], ""), Place(way[1], ""), way in bad)
+        Observation(number, Endpoint(way[0], ""), Endpoint(way[1], ""), way in bad)
         for number, way in enumerate([*bad, *good])
     ]
     suspicions = explain_symptom("rate", tests, Size(hosts=8, groups=1, pairs=28))
@@ -825,7 +835,7 @@ def test_several_paths_of_a_group_are_diagnosed_at_a_time():
     mesh = Mesh(24, 3, 1, ("group-boundary",))
     rows = mesh.rows(mesh.plan)
     later = with_retests(mesh.plan, rows, find_suspects(mesh.plan, rows))
-    asked = with_diagnoses(later, rows + mesh.rows(later, len(mesh.plan.slots)))
+    asked = with_diagnosis_slots(later, rows + mesh.rows(later, len(mesh.plan.slots)))
     (slot,) = asked.slots[len(asked.tests) :]
     assert len(slot) == 4
     names = [tuple(asked.hosts[place].name for place in pair) for pair in slot[:2]]

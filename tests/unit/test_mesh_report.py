@@ -19,7 +19,7 @@ from test_mesh_localise import mesh_of, rows_of, slow
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
-from neuca_tools.selftest.mesh.page import cells_by_way, heat_map, hosts_in_order, mesh_page
+from neuca_tools.selftest.mesh.page import cells_by_path, heat_map, hosts_in_order, mesh_page
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     nagios_line,
@@ -31,7 +31,7 @@ from neuca_tools.selftest.mesh.report import (
 )
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import budget_line, make_plan
-from neuca_tools.selftest.mesh.verdict import judge_mesh, with_diagnoses
+from neuca_tools.selftest.mesh.verdict import judge_mesh, with_diagnosis_slots
 
 
 def result_of(plan, rows):
@@ -83,7 +83,7 @@ def test_a_fault_in_one_line_and_in_a_list(faulty):
 
 def test_the_full_diagnosis_of_a_path_belongs_to_its_finding(faulty):
     path = faulty.verdict.findings[0].path
-    plan = with_diagnoses(faulty.plan, faulty.rows)
+    plan = with_diagnosis_slots(faulty.plan, faulty.rows)
     row = Row(len(plan.tests), *path, diagnosis=("CPU-bound sender: a <CPU> is full",))
     result = MeshResult(plan, faulty.rows, judge_mesh(plan, [*faulty.rows, row]))
     said = f"             {' > '.join(path)}: CPU-bound sender: a <CPU> is full"
@@ -95,7 +95,7 @@ def test_the_full_diagnosis_of_a_path_belongs_to_its_finding(faulty):
 def test_a_path_that_is_good_alone_does_not_contradict_its_finding(faulty):
     """All that its diagnosis says of a path at full rate is about another state of it."""
     path = faulty.verdict.findings[0].path
-    plan = with_diagnoses(faulty.plan, faulty.rows)
+    plan = with_diagnosis_slots(faulty.plan, faulty.rows)
     row = Row(len(plan.tests), *path, 9.9e8, diagnosis=("path capacity reached: 990 Mbit/s",))
     (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
@@ -148,7 +148,7 @@ def test_one_silent_host_and_one_pair_are_in_the_singular():
 
 
 def test_a_diagnosis_cannot_control_the_terminal(faulty):
-    plan = with_diagnoses(faulty.plan, faulty.rows)
+    plan = with_diagnosis_slots(faulty.plan, faulty.rows)
     path = faulty.verdict.findings[0].path
     row = Row(len(plan.tests), *path, diagnosis=("\x1b[2J\nMESH pass: \u202e",))
     result = MeshResult(plan, faulty.rows, judge_mesh(plan, [*faulty.rows, row]))
@@ -275,7 +275,7 @@ def test_a_failed_test_and_small_packets_have_their_own_colours():
         Row(0, *names[1], 1e9, 1e9, 1500, 9000),
         Row(1, *names[2], 1e9, 1e9, 9000, 9000, macs=("02:00:00:00:00:01", "02:00:00:00:00:02")),
     ]
-    found = cells_by_way(result_of(plan, rows))
+    found = cells_by_path(result_of(plan, rows))
     client, server = names[1]
     assert found[names[0]].colour == found[names[0][::-1]].colour == "#6b1fa8"
     assert (found[client, server].colour, found[server, client].colour) == ("#2468c2", "#12743a")

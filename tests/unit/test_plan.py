@@ -208,7 +208,7 @@ def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
 def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had():
     theirs, local = ip_interface("fd00:9::1/64"), ip_interface("fe80::2/64")
     observed = state(
-        there(2, state="up", addresses=(TEN, SIX, theirs, local), theirs={theirs: b""}),
+        there(2, state="up", addresses=(TEN, SIX, theirs, local), foreign_addresses={theirs: b""}),
         there(2, 7, state="up"),
         hops=(Hop(NET, key(2), VIA, 20),),
     )
@@ -422,12 +422,12 @@ def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_n
     observed = state(
         there(2, managers={"networkmanager": "managed"}), files={"/nm": None}
     )._replace(
-        tell={"/nm": "networkmanager"},
+        manager_by_file={"/nm": "networkmanager"},
     )
     desired = state(
         link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}
     )._replace(
-        tell={"/nm": "networkmanager"},
+        manager_by_file={"/nm": "networkmanager"},
     )
     assert words(observed, desired) == [
         'write "/nm"',
@@ -454,9 +454,14 @@ def test_a_manager_that_does_not_hold_the_nic_is_not_asked(word):
 
 
 def test_a_manager_that_does_not_run_or_has_nothing_new_to_read_is_not_told():
-    desired = state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"})
+    desired = state(files={"/nm": b"x"})._replace(manager_by_file={"/nm": "networkmanager"})
     assert words(state(files={"/nm": None}), desired) == ['write "/nm"']
-    assert words(state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"}), desired) == []
+    assert (
+        words(
+            state(files={"/nm": b"x"})._replace(manager_by_file={"/nm": "networkmanager"}), desired
+        )
+        == []
+    )
 
 
 def test_a_file_that_should_not_be_there_is_removed_once():

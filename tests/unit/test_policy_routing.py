@@ -37,7 +37,7 @@ def seen(routes=(), rules=(), tables=(), **more):
         addresses={1: "192.0.2.10/24"},
         routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *routes],
         rules=tuple(rules),
-        tables=tuple(tables),
+        other_routes=tuple(tables),
         **more,
     )
 
@@ -535,7 +535,7 @@ def test_a_route_through_the_on_link_gateway_of_a_single_address_is_set(gateway)
 def of_netplan(ethernets):
     """As a source has it: with the other documents of a seed."""
     data = json.dumps({"version": 2, "ethernets": ethernets}).encode()
-    text = combined.reduced({"network-config": data, "meta-data": b"local-hostname: a\n"})
+    text = combined.reduce_documents({"network-config": data, "meta-data": b"local-hostname: a\n"})
     return Document(platform=combined.parse(text))
 
 
@@ -923,7 +923,7 @@ def test_remembered_routes_beside_many_foreign_routes_cost_their_sum():
     def judged(size):
         known = [f"10.66.{one}.1/32" for one in range(size)]
         around = seen(routes=[route(one, 1, "192.0.2.1") for one in known])
-        record = Record(ground=tuple(known))
+        record = Record(management_networks=tuple(known))
         return lambda: resolve_state(document(PLAIN), Settings(), around, record)
 
     assert_linear(judged)

@@ -534,7 +534,7 @@ records = st.builds(
         max_size=2,
     ),
     written=st.dictionaries(written, names, max_size=4),
-    ground=st.just(()),
+    management_networks=st.just(()),
     tables=st.just({}),
     routers=st.dictionaries(names, st.ip_addresses(v=6).map(str), max_size=2),
     retry=st.just(()),

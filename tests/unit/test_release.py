@@ -35,7 +35,7 @@ def test_a_release_keeps_what_is_ours_on_another_nic_that_is_in_a_bridge_of_othe
 
 
 class AgentWithoutRoom(Agent):
-    def unsaved(self):
+    def unsaved_reason(self):
         return 'write "record.json": No space left on device'
 
 
@@ -49,8 +49,8 @@ def test_nothing_is_released_or_reverted_that_the_record_cannot_keep(tmp_path, p
     purpose = Restore(tmp_path / "sysctl") if purpose == "revert" else purpose
     before = kernel.world()
     with pytest.raises(ApplyError) as caught:
-        Transaction(agent, purpose, purpose.shape(agent.survey())).run()
-    assert (caught.value.text, caught.value.errno) == (agent.unsaved(), errno.ENOSPC)
+        Transaction(agent, purpose, purpose.adapt(agent.survey())).run()
+    assert (caught.value.text, caught.value.errno) == (agent.unsaved_reason(), errno.ENOSPC)
     assert kernel.world() == before
 
 

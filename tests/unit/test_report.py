@@ -10,7 +10,7 @@ import pytest
 from worlds import key
 
 from neuca_tools.model import Problem
-from neuca_tools.state.store import Place
+from neuca_tools.state.store import StateDirectories
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import read_report, report_now, write_report
 
@@ -31,12 +31,12 @@ FULL = Report(
 
 
 def test_a_report_comes_back(tmp_path):
-    write_report(Place(tmp_path, tmp_path), FULL)
+    write_report(StateDirectories(tmp_path, tmp_path), FULL)
     assert read_report(tmp_path) == FULL
 
 
 def test_users_other_than_root_can_read_it(tmp_path):
-    write_report(Place(tmp_path, tmp_path), FULL)
+    write_report(StateDirectories(tmp_path, tmp_path), FULL)
     assert (tmp_path / "last-pass.json").stat().st_mode & 0o777 == 0o644
 
 

@@ -138,7 +138,7 @@ def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
 def test_a_line_that_is_no_entry_is_skipped(tmp_path, line):
     (tmp_path / ARCHIVE).write_text(f"{line}\n", encoding="latin-1")
     assert archive.read_entries(tmp_path) == ([], 1)
-    assert archive.kept_tests(tmp_path) == []
+    assert archive.archived_tests(tmp_path) == []
 
 
 ODD = {

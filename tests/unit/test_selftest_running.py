@@ -65,7 +65,7 @@ def test_the_clients_command_line():
             )
         )
     ) == (f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
-    assert " ".join(command.client_command(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
+    assert " ".join(command.client_command(ASKED._replace(udp=True, rate=1e9, numa_nodes="1"))) == (
         f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000"
     )
     assert command.client_command(ASKED._replace(direction="both"))[-1] == "--bidir"

@@ -173,7 +173,7 @@ def ask(text):
 
 
 def document(answer):
-    return combined.parse(combined.reduced(answer.parts))
+    return combined.parse(combined.reduce_documents(answer.parts))
 
 
 def serve(kind, **more):
@@ -302,7 +302,9 @@ def test_on_oracle_s_bare_metal_a_vlan_tag_is_a_vlan_of_the_nic_with_that_index(
         {**ORACLE_NICS[1], "nicIndex": 0, "vlanTag": 3},
         {**ORACLE_NICS[1], "nicIndex": 1, "vlanTag": 4, "macAddr": "02:00:17:AA:BB:CE"},
     ]
-    found = combined.parse(combined.reduced({"OCI VNICs": json.dumps({"vnics": nics}).encode()}))
+    found = combined.parse(
+        combined.reduce_documents({"OCI VNICs": json.dumps({"vnics": nics}).encode()})
+    )
     assert [str(one.key) for one in found.links] == ["02:00:17:05:d1:db", "02:00:17:05:d1:db.3"]
     assert [link.mtu for link in found.links] == [9000, 9000]
     assert found.links[1].virtual.option("mac") == "02:00:17:aa:bb:cc"
@@ -374,9 +376,9 @@ def test_hetzner_s_private_networks_are_routed_through_their_gateway():
 
 def test_no_secret_of_a_document_is_kept():
     with serve("gce") as server:
-        assert "ssh-ed25519" not in combined.reduced(ask(f"gce={server.url}").parts)
+        assert "ssh-ed25519" not in combined.reduce_documents(ask(f"gce={server.url}").parts)
     with serve("azure") as server:
-        assert BASE64 not in combined.reduced(ask(f"azure={server.url}").parts)
+        assert BASE64 not in combined.reduce_documents(ask(f"azure={server.url}").parts)
 
 
 # --- Alibaba ----------------------------------------------------------------------------------------------------------
@@ -464,7 +466,7 @@ def test_guestinfo_is_read_in_each_of_its_encodings(guestinfo, encoding, pack):
     answer = ask("vmware")
     assert answer.data == DATA
     assert links(document(answer)) == {"00:50:56:00:00:01": ("up", None, None, ["10.9.0.2/24"])}
-    assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:vm-1"
+    assert combined.instance_id(combined.reduce_documents(answer.parts)) == "nocloud:vm-1"
 
 
 def test_a_network_inside_the_metadata_of_guestinfo(guestinfo):
@@ -589,7 +591,7 @@ def test_lxd_s_socket(lxd):
     answer = ask(f"lxd={lxd(LXD)}")
     assert answer.data == DATA
     assert len(document(answer).links) == 1
-    assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:c-1"
+    assert combined.instance_id(combined.reduce_documents(answer.parts)) == "nocloud:c-1"
 
 
 def test_the_older_names_of_lxd_s_keys_are_used_where_the_others_are_not_set(lxd):

@@ -159,7 +159,7 @@ def test_an_intake_says_what_auto_took_this_host_for(around, tmp_path, text, che
 EC2 = Outlet("mgmt2", mac(3), (ip_network("0.0.0.0/0"), ip_network("fd00::/8")))
 MANAGEMENT = Outlet("mgmt0", mac(1), (ip_network("0.0.0.0/0"), ip_network("fe80::/64")))
 BOTH = Outlet("mgmt1", mac(2), (ip_network("0.0.0.0/0"), ip_network("::/0")))
-UNLIKELY = Outlet("eth9", mac(9), (ip_network("192.0.2.0/24"),), likely=False)
+UNLIKELY = Outlet("eth9", mac(9), (ip_network("192.0.2.0/24"),), is_likely=False)
 ONLY_IPV6 = Outlet("mgmt2", mac(3), (ip_network("::/0"),))
 
 

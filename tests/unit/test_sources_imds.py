@@ -101,7 +101,7 @@ def test_a_service_that_is_silent_is_given_up_at_the_deadline(imdsd):
 
 
 def test_no_nic_is_asked_that_is_not_believed_to_be_for_management(imdsd):
-    unlikely, doubtful = LOOPBACK._replace(likely=False), LOOPBACK._replace(vouched=False)
+    unlikely, doubtful = LOOPBACK._replace(is_likely=False), LOOPBACK._replace(is_vouched=False)
     with pytest.raises(SourceError) as caught:
         imdsd({"userdata": DATA}, outlets=(unlikely, doubtful))
     assert "no NIC that may be for management has a route to it" in str(caught.value)

@@ -27,7 +27,7 @@ from neuca_tools.state.records import (
     save_record,
 )
 from neuca_tools.state.store import (
-    Place,
+    StateDirectories,
     content_of,
     read_state,
     save_state,
@@ -143,7 +143,7 @@ def test_what_the_guest_has_to_remember_is_read_by_the_same_reader(tmp_path):
 @pytest.fixture
 def place(tmp_path):
     """A state directory that cannot be written: a mount in a namespace would be another test's (netns)."""
-    return Place(tmp_path / "state", tmp_path / "run")
+    return StateDirectories(tmp_path / "state", tmp_path / "run")
 
 
 def test_an_unsaved_copy_counts_for_more_until_it_is_saved(place):
@@ -216,4 +216,4 @@ def test_a_dataclass_in_another_is_checked_too():
 @pytest.mark.parametrize("change", [partial(save_record, record=Record()), remove_journal])
 def test_a_file_that_cannot_be_looked_up_is_an_error_of_a_step(tmp_path, names, change):
     with pytest.raises(ApplyError, match=r": File name too long$"):
-        change(Place(*(tmp_path / name for name in names)))
+        change(StateDirectories(*(tmp_path / name for name in names)))

@@ -33,7 +33,7 @@ class Through:
     """A source that answered through an outlet."""
 
     def __init__(self, is_vouched):
-        self.outlet = Outlet("eth3", "02:00:00:00:00:03", vouched=is_vouched)
+        self.outlet = Outlet("eth3", "02:00:00:00:00:03", is_vouched=is_vouched)
 
 
 def around(folder, **fields):
@@ -94,9 +94,9 @@ def outlets_of(**more):
 
 def test_only_a_nic_that_nothing_shows_is_not_vouched_for():
     (outlet,) = outlets_of()
-    assert (outlet.identity, outlet.likely, outlet.vouched) == (OTHER, True, False)
+    assert (outlet.identity, outlet.is_likely, outlet.is_vouched) == (OTHER, True, False)
     (outlet,) = outlets_of(routes=[route("0.0.0.0/0", 2, "10.0.2.1")])
-    assert (outlet.identity, outlet.likely, outlet.vouched) == (OTHER, True, True)
+    assert (outlet.identity, outlet.is_likely, outlet.is_vouched) == (OTHER, True, True)
 
 
 def test_a_url_of_an_administrator_may_lead_through_a_route_of_an_administrator():
@@ -108,7 +108,7 @@ def test_a_url_of_an_administrator_may_lead_through_a_route_of_an_administrator(
     ]
     seen = world(*nics, addresses={1: "10.0.1.9/24", 2: "10.0.2.9/24"}, routes=ways)
     found = likely_outlets(seen, assign_roles(seen, set(), Policy(), Record()), Policy(), Record())
-    assert [(one.identity, one.likely, one.vouched) for one in found] == [
+    assert [(one.identity, one.is_likely, one.is_vouched) for one in found] == [
         (FIRST, True, True),
         (OTHER, False, True),
     ]
@@ -119,7 +119,7 @@ def test_neither_a_seed_nor_an_item_is_requested_through_a_nic_that_is_not_vouch
     """Neither says which instance it is for."""
     everywhere = (ip_network("0.0.0.0/0"),)
     around = Surroundings(
-        tmp_path, dmi=tmp_path, outlets=(Outlet("eth3", OTHER, everywhere, vouched=False),)
+        tmp_path, dmi=tmp_path, outlets=(Outlet("eth3", OTHER, everywhere, is_vouched=False),)
     )
     with pytest.raises(SourceError, match="no NIC that may be for management has a route to it"):
         fetch_path(SourceSpec("ec2"), "/latest/meta-data/public-ipv4", 1, Session(), around)
@@ -138,6 +138,8 @@ def test_a_record_with_a_doubt_does_not_outrank_the_nic_that_is_believed(doubt, 
     record = Record(nics={OTHER: NicRecord(role="management", doubtful=doubt)})
     roles = assign_roles(seen, set(), Policy(), record)
     likely = [
-        outlet.identity for outlet in likely_outlets(seen, roles, Policy(), record) if outlet.likely
+        outlet.identity
+        for outlet in likely_outlets(seen, roles, Policy(), record)
+        if outlet.is_likely
     ]
     assert likely == expected

@@ -190,7 +190,7 @@ class Agent:
     def remove_journal(self):
         pass
 
-    def unsaved(self):
+    def unsaved_reason(self):
         return ""
 
     def carry_out(self, survey, operations):

@@ -35,12 +35,10 @@ MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # Milliseconds; with the kernel's default, 0, a bond never detects a lost link (bonding.rst).
     "bond": {"miimon": "100"},
-    "bridge": {},
     # Assigned by IANA (RFC 7348, section 5); the kernel's default, 8472, is older than that.
     "vxlan": {"port": "4789"},
     # The kernel's default, VEPA, needs a switch that sends frames back.
     "macvlan": {"mode": "bridge"},
-    "vrf": {},
     "ipoib": {"mode": "datagram"},
 }
 MEMBERS = ("bond", "bridge", "vrf")
@@ -224,7 +222,7 @@ def default_options(kind: str, virtual: Virtual) -> Mapping[str, str]:
     if _is_on(virtual, "arp-interval"):
         # The kernel refuses both ways to check links (bonding.rst, miimon).
         return {}
-    return DEFAULTS[kind]
+    return DEFAULTS.get(kind, {})
 
 
 def own_keys(kind: str) -> tuple[str, ...]:

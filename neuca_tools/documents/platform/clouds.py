@@ -27,8 +27,8 @@ from neuca_tools.model.routing import Traits
 class Format(NamedTuple):
     """A kind of document.
 
-    `keys` are those whose values are kept. `nics` is the key of the list of all NICs; empty if
-    there is none.
+    `keys` are those whose values are kept. `nics` is the key at the top of the document below which
+    all NICs are listed; empty if not all are.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""All of the platform's own documents: `reduced` makes one text of them to store, `parse` reads it.
+"""The platform's own documents as one text: `reduce_documents` makes it, and `parse` reads it.
 
 The text is JSON with sorted keys and without what the agent does not use, so that it changes only
 when the meaning does.
@@ -24,32 +24,32 @@ from neuca_tools.model import Fault, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
-    """How to read a kind of document: `load` parses, `kept` drops the unused, `read` interprets."""
+    """A kind of document: `load` parses it, `prune` drops the unused, `read` interprets it."""
 
     load: Callable[[bytes, str], Tree]
-    kept: Callable[[Tree], Tree]
+    prune: Callable[[Tree], Tree]
     read: Callable[[Part], PlatformDocument]
 
 
-def _keep(keys: frozenset[str], unknown: Optional[str] = None) -> Callable[[Tree], Tree]:
+def _pruner(keys: frozenset[str], unknown: Optional[str] = None) -> Callable[[Tree], Tree]:
     """A function that drops scalars with any other key, such as a token or a timestamp.
 
     With `unknown`, they become that text, and the keys stay for the warnings.
     """
-    return partial(_prune_tree, keys=keys, known=True, unknown=unknown)
+    return partial(_prune_tree, keys=keys, is_known=True, unknown=unknown)
 
 
-def _prune_tree(tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str]) -> Tree:
-    """The tree with `unknown` for each unknown scalar; `known`: it is the value of a known key."""
+def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optional[str]) -> Tree:
+    """The tree with `unknown` for each unknown scalar; `is_known`: its own key is in `keys`."""
     if isinstance(tree, dict):
         return _pruned_object(tree, keys, unknown)
     if isinstance(tree, list):
         # Every item keeps its place, because the paths in faults count them.
-        items = [_prune_tree(item, keys, known, unknown) for item in tree]
-        if known or any(item is not None for item in items):
+        items = [_prune_tree(item, keys, is_known, unknown) for item in tree]
+        if is_known or any(item is not None for item in items):
             return items
         return None
-    if known or tree is None:
+    if is_known or tree is None:
         return tree
     return unknown
 
@@ -68,18 +68,16 @@ def _pruned_object(
 
 
 _KINDS: Mapping[str, _Kind] = {
-    openstack.NAME: _Kind(from_json, _keep(openstack.KEYS, ""), openstack.read),
-    netplan.NAME: _Kind(from_yaml, _keep(netplan.KEYS, ""), netplan.read),
-    **{row.name: _Kind(row.load, _keep(row.keys), row.read) for row in clouds.FORMATS},
+    openstack.NAME: _Kind(from_json, _pruner(openstack.KEYS, ""), openstack.read),
+    netplan.NAME: _Kind(from_yaml, _pruner(netplan.KEYS, ""), netplan.read),
+    **{row.name: _Kind(row.load, _pruner(row.keys), row.read) for row in clouds.FORMATS},
     instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
     instance.NOCLOUD: _Kind(from_yaml, instance.kept_metadata, instance.read),
 }
+_PLATFORM_BY_DOCUMENT = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
 
 
-_INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
-
-
-def reduced(parts: Mapping[str, bytes]) -> str:
+def reduce_documents(parts: Mapping[str, bytes]) -> str:
     """One text for the documents of a source, given by name; empty if there is none to keep.
 
     Raises DocumentError for a document that cannot be parsed, or is no object.
@@ -103,20 +101,20 @@ def instance_id(text: str) -> str:
     trees = _parse_trees(text)
     ids = (
         machine.instance_text(kind, str(trees[name].get("uuid", "")))
-        for name, kind in _INSTANCES.items()
+        for name, kind in _PLATFORM_BY_DOCUMENT.items()
         if name in trees
     )
     return next(filter(None, ids), "")
 
 
-def incomplete(text: str, before: str, macs: Collection[str]) -> str:
+def list_gap(text: str, before: str, macs: Collection[str]) -> str:
     """Why the list of NICs in a service's documents is incomplete (see `listing`)."""
     if not text or text == before:
         return ""
     return listing.list_gap(_parse_trees(text), _parse_trees(before or "{}"), macs)
 
 
-def open_text(text: str) -> str:
+def redacted_text(text: str) -> str:
     """A copy of such a text that everybody may read: without the guest's metadata and keys."""
     trees = _parse_trees(text)
     for tree in trees.values():
@@ -137,7 +135,7 @@ def parse(text: str) -> PlatformDocument:
 
 
 def _kept_tree(name: str, tree: dict[str, Tree]) -> Tree:
-    kept = _KINDS[name].kept(tree)
+    kept = _KINDS[name].prune(tree)
     if isinstance(kept, dict) and REPEATED in tree:
         kept[REPEATED] = tree[REPEATED]
     return kept
@@ -164,7 +162,7 @@ def interpret_document(name: str, tree: dict[str, Tree]) -> PlatformDocument:
 def _parse_trees(text: str) -> dict[str, dict[str, Tree]]:
     trees = from_json(text.encode("utf-8", "replace"), "the platform's document")
     if not isinstance(trees, dict):
-        raise unreadable("it is not what was kept", "the platform's document")
+        raise unreadable("it is not an object", "the platform's document")
     return {name: tree for name, tree in trees.items() if name in _KINDS and isinstance(tree, dict)}
 
 

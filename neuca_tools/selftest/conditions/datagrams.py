@@ -40,36 +40,42 @@ from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
+COUNTED_SHARE = (
+    0.5  # of the losses: if counters of the hosts explain so many, they are the cause (D07)
+)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
 EXPECTED_LOSSES = 3
-HEAVY_TCP_LOSS = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
-# Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
+HEAVY_TCP_LOSS = 0.005  # of the bytes of TCP: more than a full queue causes (D17)
+# How many datagrams random loss would have dropped, and how many times fewer were dropped: then
+# the loss of TCP is not random (D17, D19).
 SURE_LOSSES, LOSS_CONTRAST = 20, 4
-# bit/s, or of the expected rate: a slower test is well below what the path carries.
+# bit/s, and a share of the expected rate: what is sent more slowly overloads no path.
 DELIBERATE, DELIBERATE_SHARE = 10e6, 0.15
 CLEAR_LOSS = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
-# Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
+# Of TCP's rate: datagrams that are sent so slowly and evenly are dropped by no queue or policer.
 GENTLE_RATE = 0.5
 FEW_LOST_PROBES = 2  # of the probes before a test
-# Of the datagrams: so much a receiver loses that is busy, whose counters are not known.
+# Of the datagrams: a busy receiver whose counters are not known may lose so many.
 UNSEEN_LOSS = 0.0075
-# Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
-# loses them all at once (D19).
+# Of gently sent datagrams, as a share and a number: a host that is busy for a moment loses fewer,
+# or all of them at once (D19).
 NOTABLE_LOSS, SEVERAL_LOSSES = 0.002, 4
-# Datagrams of one test; of them, what a link may lose on which iperf still works; the variance of
-# how many an interval loses over the mean, 1 by chance; more than a round trip, as of a queue.
+# For a single test: the datagrams that have to be lost at least; the share that may be lost at
+# most, as iperf does not work on a worse link; the variance of the losses of intervals over their
+# mean (1 by chance), below which they are those of a shaper; and for how many seconds longer than
+# it was sent data is received if a queue holds it.
 CERTAIN_LOSSES, MAX_RANDOM_LOSS, REGULAR_DISPERSION, QUEUED_SECONDS = 5, 0.2, 0.1, 0.25
-LOSSY_INTERVALS = 2 / 3  # of the intervals that loss at random would be in
-# TCP sees what is lost at random as well: at least this part of the share of the datagrams.
+LOSSY_INTERVALS = 2 / 3  # of the intervals in which random loss would drop something
+# Of the share of datagrams that is lost: TCP loses at least so much if the loss is random.
 SEEN_BY_TCP = 0.3
 
 
-class Count(NamedTuple):
+class DatagramCount(NamedTuple):
     """How many datagrams of one or several tests were lost, and of how many.
 
-    `losses` has those of each interval for each test, and `rate` is the highest offered, in bit/s.
+    `losses` has the losses of each interval for each test; `rate` is the highest rate that one of
+    the tests offered, in bit/s.
     """
 
     lost: int
@@ -83,7 +89,7 @@ class Count(NamedTuple):
 
     @property
     def is_spread(self) -> bool:
-        """Whether as many intervals have losses as chance would give them.
+        """Whether as many intervals have losses as if each loss were due to chance.
 
         A sender that got no CPU for a while makes up for it in bursts, which overflow a queue.
         """
@@ -108,14 +114,14 @@ def random_loss(session: Session) -> Optional[Hit]:
     hits: list[Optional[Hit]] = []
     alone = [look for look in session.tcp if look.phase.name != BIDIRECTIONAL]
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
-        hits = [_random_at(slowest, session)]
+        hits = [_random_in(slowest, session)]
         alone = [look for look in alone if look.phase.direction != slowest.phase.direction]
     alone.sort(key=lambda look: -gently_sent(session, look).share)
     hits += [_random_beside(look, session) for look in alone]
     return of_all_directions(hits) or _random_while_idle(session)
 
 
-def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
+def _random_in(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
     hit = _random_loss_hit(loss, slowest.rate or 0.0, slowest.phase.direction, session)
     if not slowest.is_unsampled:
@@ -165,7 +171,7 @@ def _random_loss_hit(loss: float, rate: float, direction: str, session: Session)
 
 
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
-    """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
+    """Datagrams that were sent gently are lost, and TCP loses about as much or more."""
     count = gently_sent(session, tcp)
     if count.lost < SEVERAL_LOSSES or count.share < NOTABLE_LOSS or not count.is_spread:
         return None
@@ -184,7 +190,7 @@ def _look_for_errors(session: Session) -> str:
     return f"look for errors on both hosts ({commands}); change the cable or the optic"
 
 
-def gently_sent(session: Session, tcp: Look) -> Count:
+def gently_sent(session: Session, tcp: Look) -> DatagramCount:
     """The count of datagrams that were offered at no more than half of the rate of this TCP test.
 
     They are those of the tests in the same direction.
@@ -192,7 +198,7 @@ def gently_sent(session: Session, tcp: Look) -> Count:
     return _sum_of_counts(session, tcp, GENTLE_RATE * tcp.known_rate, 0.0)
 
 
-def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Count:
+def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> DatagramCount:
     """Of the tests in the direction of `tcp` that offered at most `rate`, or lost less than `loss`.
 
     Those whose losses the hosts themselves counted are left out.
@@ -205,7 +211,7 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Cou
     )
     counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
     counts += map(_count_of_test, slow_or_clean)
-    return Count(
+    return DatagramCount(
         sum(count.lost for count in counts),
         sum(count.sent for count in counts),
         tuple(chain.from_iterable(count.losses for count in counts)),
@@ -213,17 +219,19 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Cou
     )
 
 
-def _count_of_test(udp: Look) -> Count:
+def _count_of_test(udp: Look) -> DatagramCount:
     losses = (losses_by_interval(udp),)
-    return Count(lost_datagrams(udp), expected_datagrams(udp.flow), losses, offered_rate(udp))
+    return DatagramCount(
+        lost_datagrams(udp), expected_datagrams(udp.flow), losses, offered_rate(udp)
+    )
 
 
-def _one_way_counts(session: Session, direction: str, rate: float) -> Iterator[Count]:
+def _one_way_counts(session: Session, direction: str, rate: float) -> Iterator[DatagramCount]:
     """The tests of one-way loss in this direction that were no faster than `rate`, in bit/s."""
     for test in session.evidence.one_way:
         is_slow = test.direction == direction and (test.rate or 0.0) <= rate
         if is_slow and test.loss is not None:
-            yield Count(test.lost or 0, test.seen or 0, (test.losses,), test.rate or 0.0)
+            yield DatagramCount(test.lost or 0, test.seen or 0, (test.losses,), test.rate or 0.0)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:
@@ -235,7 +243,7 @@ def _is_counted(udp: Look) -> bool:
     return bool(lost_datagrams(udp)) and counted_losses(udp) >= COUNTED_SHARE * lost_datagrams(udp)
 
 
-def spared(tcp: Look, session: Session) -> Optional[Count]:
+def rarely_lost_datagrams(tcp: Look, session: Session) -> Optional[DatagramCount]:
     """The evenly sent datagrams that lose a much smaller share than TCP, which sends in bursts.
 
     None if there are none, or not enough. A short queue drops some that are nearly as fast as TCP.
@@ -251,8 +259,12 @@ def spared(tcp: Look, session: Session) -> Optional[Count]:
 
 
 def _is_only_bursts(tcp: Look, session: Session) -> bool:
-    """Whether a test of TCP has its loss neither in a full queue nor among too many streams."""
-    return spared(tcp, session) is not None and not overflows(tcp) and not is_crowded(tcp)
+    """Whether TCP loses only in bursts, neither in a full queue nor among too many streams."""
+    return (
+        rarely_lost_datagrams(tcp, session) is not None
+        and not overflows(tcp)
+        and not is_crowded(tcp)
+    )
 
 
 def _is_random(slowest: Look, session: Session) -> bool:
@@ -277,19 +289,18 @@ def _is_certain(only: Look) -> bool:
 
 
 def _is_clean(udp: Look) -> bool:
-    """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
+    """Whether a test lost nothing, or much at its start or end only; a few losses prove nothing."""
     return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED_LOSSES
 
 
 def _significant_tests(looks: Sequence[Look]) -> list[Look]:
-    """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
+    """The UDP tests with enough datagrams: a short slow one may have lost none by chance."""
     udp = [look for look in looks if look.protocol == "udp" and look.loss is not None]
     lossy = [look for look in udp if is_losing(look)]
     expected = sum(expected_datagrams(look.flow) for look in lossy)
     share = sum(map(lost_datagrams, lossy)) / max(1, expected)
-    # All of them if none lost anything.
-    least = EXPECTED_LOSSES / share if share else 0.0
-    return [look for look in udp if expected_datagrams(look.flow) >= least]
+    min_datagrams = EXPECTED_LOSSES / share if share else 0.0
+    return [look for look in udp if expected_datagrams(look.flow) >= min_datagrams]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
@@ -301,17 +312,17 @@ def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
 
 
 LIMITED_LOSS = 0.02  # of the datagrams
-MIN_INTERVALS = 3  # intervals
-FEW_PER_SECOND = 100_000  # datagrams in a second: fewer than any host receives
-# Of few datagrams: more is lost than by chance, and less than if nothing got through.
+MIN_INTERVALS = 3  # that a judgement needs at least
+FEW_PER_SECOND = 100_000  # datagrams in a second: any host can receive so many
+# Of few datagrams: more than is lost by chance, and less than if nothing got through.
 MIN_LOSS, MAX_LOSS = 0.05, 0.9
 DEFAULT_DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
 MORE_ARRIVED = 1.1  # times the rate of another test
-SMALL_DATAGRAM = 512  # bytes of a datagram
+SMALL_DATAGRAM = 512  # bytes: smaller ones are sent to see how many a host takes
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
-    """UDP datagrams arrive at a rate that the path gives, whatever is sent."""
+    """UDP datagrams arrive at the rate of the path, whatever is sent."""
     hit = (_constant_arrival(look) or _slow_path(look)) if look.is_unsampled else None
     if hit is None or any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
         return None
@@ -328,8 +339,8 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     if len(rates) < MIN_INTERVALS or pstdev(rates) >= STEADY_SPREAD * mean(rates):
         return None
     arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM
-    # Any host could have received these, so that the path lost the others. Small datagrams are sent
-    # to see how many a host takes, and a small host takes few.
+    # Any host can receive these, so the path lost the others; but a small host takes few small
+    # ones.
     if arrived / 8 / size >= (FEW_PER_SECOND if size >= SMALL_DATAGRAM else VERY_FEW_PER_SECOND):
         return None
     return Hit(
@@ -344,7 +355,7 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
 
 
 def _is_contradicted_by(look: Look, phase: Phase) -> bool:
-    """Whether more arrived in another test, or less did, of which datagrams were lost as well."""
+    """Whether more arrived in another test, or less in one that lost datagrams as well."""
     other = derive.look_at_phase(look.evidence, phase)
     if phase is look.phase or not is_same_way(other, look) or not other.rate:
         return False
@@ -354,7 +365,7 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
 
 
 def _slow_path(look: Look) -> Optional[Hit]:
-    """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
+    """Many UDP datagrams are lost, although they are so few that any receiver would keep up."""
     loss = look.known_loss
     if not is_unfragmented(look) or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None

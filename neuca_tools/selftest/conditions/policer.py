@@ -27,18 +27,21 @@ from neuca_tools.selftest.conditions.overflow import (
 )
 from neuca_tools.selftest.evidence.look import Look
 
-PLATEAU_LEVEL = 0.9  # of the plateau (D17)
+PLATEAU_LEVEL = (
+    0.9  # of the plateau: a test above the rate of a policer receives at least this (D17)
+)
 MIN_INTERVALS = 3  # that a judgement needs at least
 INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
-POLICED_LOSS = 0.01  # of the segments: more than chance or a queue loses at an even rate
-BURST_LOSS = 0.1  # of the bytes in flight, lost at once: at random, more are lost later, too
-PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
+POLICED_LOSS = 0.01  # of the segments: more than chance or a queue drops while the rate is even
+BURST_LOSS = 0.1  # of the bytes in flight, lost at once: random loss would continue afterwards
+PACE = 0.95  # of the rate of a policer: a slower sender loses nothing
 
 
 def dropped_in_bursts(look: Look) -> Optional[Hit]:
-    """In one test: BBR's first loss, or so much loss that many segments must be lost together.
+    """In one test: BBR's first loss, or more loss than the window shows.
 
-    Otherwise, the window would be smaller. That of BBR does not follow a loss.
+    Many segments must have been lost together then, because each loss by itself would have made the
+    window smaller; but for BBR, whose window does not depend on losses.
     """
     if not look.is_unsampled_tcp or thresholds.is_bbr(look):
         return policed_by_bbr(look)
@@ -64,7 +67,7 @@ def _is_in_bursts(look: Look) -> bool:
     if look.cwnd is None or look.spread is None or len(look.steady) < MIN_INTERVALS:
         return False
     if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
-        return False  # smaller than at the very start: loss alone does that
+        return False  # smaller than at the start: losses alone explain that
     lost = figures.late_loss(look)
     if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
         return False
@@ -76,16 +79,16 @@ def _is_in_bursts(look: Look) -> bool:
 def policed_path(session: Session) -> Optional[Hit]:
     """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
     ladder = _tests_by_rate(session)
-    over = list(filter(_is_lost_on_the_path, ladder))
-    plateau = _credible_plateau(session, ladder, over)
+    lossy = list(filter(_is_lost_on_the_path, ladder))
+    plateau = _credible_plateau(session, ladder, lossy)
     hits = [plateau._replace(direction="forward")] if plateau else []
     if datagrams.lost_while_idle(session):
         return of_all_directions(hits)
-    random = datagrams.random_loss(session)
-    explained = {hit.direction for hit in (*hits, random) if hit}
+    random_loss = datagrams.random_loss(session)
+    explained = {hit.direction for hit in (*hits, random_loss) if hit}
     for tcp in session.tcp:
         is_alone = tcp.phase.name != thresholds.BIDIRECTIONAL
-        # Without a direction, a hit is of both.
+        # None: a hit in both directions.
         if is_alone and not {None, tcp.phase.direction} & explained:
             hit = _policed_one_way(tcp, session)
             hits += [hit._replace(direction=tcp.phase.direction)] if hit else []
@@ -93,7 +96,7 @@ def policed_path(session: Session) -> Optional[Hit]:
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
-    """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
+    """One direction, judged by one test of TCP and by the datagrams sent in this direction."""
     hit = _policed_by_contrast(tcp, session)
     if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
         hit = _policed_by_tcp_alone(tcp)
@@ -101,9 +104,9 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
 
 
 def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
-    """Whether even the slowest datagrams in this direction are lost, so that no rate matters.
+    """Whether a policer cannot be the reason for the losses in this direction.
 
-    Or whether several streams in this direction fill a queue, which a policer does not have.
+    Even the slowest datagrams are lost, or several streams fill a queue, which a policer lacks.
     """
     slowest = datagrams.slowest_test(
         [look for look in session.looks if datagrams.is_same_way(look, tcp)]
@@ -115,13 +118,13 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
     return any(path_capacity(look) is not None for look in looks)
 
 
-def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
+def _credible_plateau(session: Session, ladder: list[Look], lossy: list[Look]) -> Optional[Hit]:
     """The plateau of UDP, unless TCP was faster.
 
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
     clean = list(filterfalse(udp.is_losing, ladder))
-    hit = _plateau_hit(clean, over, ladder) if clean and over else None
+    hit = _plateau_hit(clean, lossy, ladder) if clean and lossy else None
     tcp = [look for look in session.tcp if look.phase.direction == "forward"]
     rates = [look.known_rate for look in tcp]
     if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * PACE * max(rates, default=0.0):
@@ -157,7 +160,7 @@ def _looks_policed(look: Look) -> bool:
 
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
-    """Without a UDP ladder, random loss is not ruled out."""
+    """The hit without UDP tests at several rates, which could rule out random loss."""
     near = figures.round_rate(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
@@ -178,7 +181,7 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
 def _policed_at_first(tcp: Look) -> Optional[Hit]:
     """Slow start lost much at once, without a queue, and the window has not been as large since.
 
-    The same with a queue is `overflow.overflowing_queue`.
+    With a queue, that is a finding of `overflow.overflowing_queue`.
     """
     losses = observed_losses(tcp)
     if not losses or losses[0].lost * tcp.mss < BURST_LOSS * losses[0].in_flight:
@@ -213,11 +216,11 @@ def _is_held_back_since(tcp: Look) -> bool:
 
 
 def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
-    """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
+    """Without a queue, TCP loses a much larger share than evenly sent datagrams.
 
-    Loss at random would hit both alike.
+    TCP sends in bursts. Random loss would be the same for both.
     """
-    loss, count = tcp.known_loss, datagrams.spared(tcp, session)
+    loss, count = tcp.known_loss, datagrams.rarely_lost_datagrams(tcp, session)
     if count is None or thresholds.has_passed(tcp):
         return None
     if overflows(tcp) or path_capacity(tcp) is not None:
@@ -237,18 +240,18 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     )
 
 
-def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
+def _plateau_hit(clean: list[Look], lossy: list[Look], ladder: list[Look]) -> Optional[Hit]:
     """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
-    arrived = [look.rate or 0.0 for look in over]
-    plateau, free = max(arrived), max(map(_offered_or_received, clean))
-    if min(arrived) < PLATEAU_LEVEL * plateau or free > plateau / PLATEAU_LEVEL:
+    arrived = [look.rate or 0.0 for look in lossy]
+    plateau, loss_free = max(arrived), max(map(_offered_or_received, clean))
+    if min(arrived) < PLATEAU_LEVEL * plateau or loss_free > plateau / PLATEAU_LEVEL:
         return None
     pace = f"{plateau * PACE / 1e3:.0f}"
-    device = over[0].sender.planned
+    device = lossy[0].sender.planned
     own = f", or tc qdisc replace dev {device} root fq maxrate {pace}kbit" if device else ""
     return Hit(
         0.97,
-        f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
+        f"no loss at {amounts.rate(loss_free)}, and never more than {amounts.rate(plateau)}: "
         "a policer drops the excess",
         tuple(
             single_fact(f"of {amounts.rate(_offered_or_received(look))}, bit/s", look.rate)
@@ -256,7 +259,7 @@ def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Opt
         ),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
-        confidence=HIGH if not over[0].is_unsampled else MEDIUM,
+        confidence=HIGH if not lossy[0].is_unsampled else MEDIUM,
     )
 
 

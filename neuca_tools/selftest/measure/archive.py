@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.files import applying, locked, read_bytes, write_files
+from neuca_tools.files import as_apply_error, locked, read_bytes, write_files
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
 from neuca_tools.selftest.evidence import Evidence
@@ -44,7 +44,7 @@ def append_entry(state: Path, entry: Mapping[str, object]) -> None:
         line = _encoded_line({**entry, "evidence": None})
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
-        with applying(f'read "{path}"'):
+        with as_apply_error(f'read "{path}"'):
             content = read_bytes(path) or b""
         if content and not content.endswith(b"\n"):
             content += b"\n"
@@ -86,7 +86,7 @@ def _parse_entry(line: bytes) -> Entry:
 # --- Earlier tests ---
 
 
-class EarlierTest(NamedTuple):
+class ArchivedTest(NamedTuple):
     """An earlier test: its report, if that is still kept, or its entry in the archive."""
 
     address: Optional[str]
@@ -131,7 +131,7 @@ def keep_report(state: Path, evidence: Evidence, report: str) -> Path:
     return path
 
 
-def kept_tests(state: Path) -> list[EarlierTest]:
+def archived_tests(state: Path) -> list[ArchivedTest]:
     """All tests of a known peer, the oldest first.
 
     Raises SelftestError if the archive cannot be read.
@@ -141,9 +141,9 @@ def kept_tests(state: Path) -> list[EarlierTest]:
     return sorted((test for test in tests if test.address is not None), key=lambda test: test.taken)
 
 
-def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
+def _of_entry(entry: Entry, reports: dict[str, Path]) -> ArchivedTest:
     texts = {key: value for key, value in entry.items() if isinstance(value, str)}
-    return EarlierTest(
+    return ArchivedTest(
         texts.get("peer"),
         texts.get("label"),
         texts.get("boot"),
@@ -155,6 +155,6 @@ def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
 
 def earlier_tests(state: Path, address: Optional[str]) -> list[Evidence]:
     """The last MAX_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
-    tests = [test for test in kept_tests(state) if test.address == address]
+    tests = [test for test in archived_tests(state) if test.address == address]
     evidences = filter(None, (test.evidence() for test in reversed(tests)))
     return list(islice(evidences, MAX_EARLIER))[::-1]

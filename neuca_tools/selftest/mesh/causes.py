@@ -201,8 +201,8 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
 def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
     """The direction of a connection is that of its client."""
     worked = {(row.client, row.server) for row in rows if row.error is None}
-    failed = dict.fromkeys(way.hosts for way in suspect.ways)
-    if any(way in worked for way in failed):
+    failed = dict.fromkeys(observation.hosts for observation in suspect.bad_observations)
+    if any(path in worked for path in failed):
         return "some of their connections fail, others work"
     return ", ".join(f"no connection from {client} to {server}" for client, server in failed)
 
@@ -218,12 +218,12 @@ def _only_within(plan: MeshPlan, rows: Sequence[Row], name: str) -> str:
 
 
 def median_of_tests(
-    rows: Sequence[Row], ways: Iterable[Observation], symptom: str
+    rows: Sequence[Row], observations: Iterable[Observation], symptom: str
 ) -> Optional[float]:
     """The median of what these tests measured in their direction, in the units of `Row`."""
     out, back = FIELDS[symptom]
-    values = (
-        getattr(rows[way.test], out if rows[way.test].client == way.sender.host else back)
-        for way in ways
-    )
+    values = []
+    for observation in observations:
+        row = rows[observation.test]
+        values.append(getattr(row, out if row.client == observation.sender.host else back))
     return nearest_quantile((value for value in values if value is not None), 0.5)

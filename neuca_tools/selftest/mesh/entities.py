@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# Kinds. Of a host: what it sends, what it receives, or both. Of a group: the same for what crosses
-# its border, all of that together with what stays inside, or only what stays inside.
+# Kinds of entities, by the traffic that each affects. Of a host: what it sends, what it receives,
+# or both. Of a group: the same for what crosses its border; all of that together with what stays
+# inside; or only what stays inside.
 HOST_OUT, HOST_IN, HOST = "host-out", "host-in", "host"
 HOSTS = (HOST_OUT, HOST_IN, HOST)
 GROUP_OUT, GROUP_IN, UPLINK = "group-out", "group-in", "group-uplink"
@@ -25,7 +26,7 @@ class Entity(NamedTuple):
     names: tuple[str, ...]
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A host with its group, which is empty if it has none."""
 
     host: str
@@ -33,12 +34,12 @@ class Place(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """Whether a test is bad in one direction. `test` is its place in the rows."""
+    """Whether a test is bad in one direction. `test` is its index in the rows."""
 
     test: int
-    sender: Place
-    receiver: Place
-    bad: bool
+    sender: Endpoint
+    receiver: Endpoint
+    is_bad: bool
 
     @property
     def hosts(self) -> tuple[str, str]:
@@ -50,16 +51,16 @@ def pair_of(host: str, other: str) -> Entity:
     return Entity(PAIR, _in_order(host, other))
 
 
-def entities_passed(sender: Place, receiver: Place) -> Sequence[Entity]:
-    """Every entity but the pair that a test from `sender` to `receiver` passes."""
+def entities_on_path(sender: Endpoint, receiver: Endpoint) -> Sequence[Entity]:
+    """Every entity but the pair on the path of a test from `sender` to `receiver`."""
     out, into = (sender.host,), (receiver.host,)
     hosts = (Entity(HOST_OUT, out), Entity(HOST_IN, into), Entity(HOST, out), Entity(HOST, into))
-    return (*hosts, *_groups_passed(sender.group, receiver.group))
+    return (*hosts, *_groups_on_path(sender.group, receiver.group))
 
 
 @lru_cache(maxsize=4096)
-def _groups_passed(sender: str, receiver: str) -> Sequence[Entity]:
-    """The entities of groups that a test between these two groups, or within one, passes."""
+def _groups_on_path(sender: str, receiver: str) -> Sequence[Entity]:
+    """The entities of groups on the path of a test between these groups, or within one."""
     if not sender or not receiver:
         return ()
     if sender == receiver:
@@ -74,11 +75,11 @@ def _groups_passed(sender: str, receiver: str) -> Sequence[Entity]:
     return (*entities, *(Entity(kind, (group,)) for kind, group in ends))
 
 
-def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
-    """Whether a test from `sender` to `receiver` passes this entity."""
+def is_on_path(entity: Entity, sender: Endpoint, receiver: Endpoint) -> bool:
+    """Whether this entity is on the path of a test from `sender` to `receiver`."""
     if entity.kind == PAIR:
         return entity == pair_of(sender.host, receiver.host)
-    return entity in entities_passed(sender, receiver)
+    return entity in entities_on_path(sender, receiver)
 
 
 def _in_order(name: str, other: str) -> tuple[str, str]:

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from neuca_tools.selftest.mesh.entities import (
     HOSTS,
     PAIR,
+    Endpoint,
     Entity,
     Observation,
-    Place,
     Size,
     count_of,
-    entities_passed,
-    is_passed,
+    entities_on_path,
+    is_on_path,
     pair_of,
 )
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
@@ -66,10 +66,10 @@ SAME_TESTS_SHARE, SIMILAR_SCORES = 0.9, 3.0
 
 
 class _Way(NamedTuple):
-    """The tests from one host to another, by their places in the observations."""
+    """The tests from one host to another, by their indexes in the observations."""
 
-    sender: Place
-    receiver: Place
+    sender: Endpoint
+    receiver: Endpoint
     bad: list[int]
     good: list[int]
 
@@ -91,14 +91,14 @@ class Tally:
         for number, observation in enumerate(observations):
             way = _Way(observation.sender, observation.receiver, [], [])
             way = ways.setdefault(observation.hosts, way)
-            (way.bad if observation.bad else way.good).append(number)
+            (way.bad if observation.is_bad else way.good).append(number)
         self._ways = list(ways.values())
 
     def counts(self) -> Iterator[tuple[Entity, int, int]]:
         """Every entity with a bad test, and how many of its tests are bad and good."""
         bad, good = self._pairs()
         for way in self._ways:
-            (bad if way.is_bad else good).update(entities_passed(way.sender, way.receiver))
+            (bad if way.is_bad else good).update(entities_on_path(way.sender, way.receiver))
         for entity, number in bad.items():
             if number:
                 yield entity, number, good[entity]
@@ -114,14 +114,14 @@ class Tally:
 
     def drop(self, entity: Entity) -> None:
         """Remove the tests that this entity explains."""
-        self._ways = [way for way in self._ways if not is_passed(entity, way.sender, way.receiver)]
+        self._ways = [way for way in self._ways if not is_on_path(entity, way.sender, way.receiver)]
 
     def tests(self, entity: Entity) -> frozenset[int]:
-        """The bad tests that are left of an entity, by their places in the observations."""
+        """The bad tests that are left of an entity, by their indexes in the observations."""
         return frozenset(
             number
             for way in self._ways
-            if is_passed(entity, way.sender, way.receiver)
+            if is_on_path(entity, way.sender, way.receiver)
             for number in way.bad
         )
 
@@ -139,8 +139,8 @@ class Suspect(NamedTuple):
     """An entity, how likely it is at fault, and the tests that are evidence of it.
 
     `bad` and `good` are numbers of tests. `fault_probability` is that of FAULT_PROBABILITIES with
-    which it is most likely. `ways` are its bad tests, in the order of the rows. `equivalent` are
-    entities that explain the same tests.
+    which it is most likely. `bad_observations` are its bad tests, in the order of the rows.
+    `equivalent` are entities that explain the same tests.
     """
 
     symptom: str
@@ -149,13 +149,13 @@ class Suspect(NamedTuple):
     bad: int
     good: int
     fault_probability: float
-    ways: tuple[Observation, ...] = ()
+    bad_observations: tuple[Observation, ...] = ()
     equivalent: tuple[Entity, ...] = ()
 
     @property
     def tests(self) -> tuple[int, ...]:
-        """The places of its bad tests in the rows."""
-        return tuple(sorted({way.test for way in self.ways}))
+        """The indexes of its bad tests in the rows."""
+        return tuple(sorted({observation.test for observation in self.bad_observations}))
 
 
 def likelihood_ratio(bad: int, good: int, fault: float, chance: float) -> float:
@@ -207,7 +207,7 @@ def explain_symptom(symptom: str, observations: Sequence[Observation], size: Siz
     Rates, losses and times vary more on some platforms than on others. If more of them are bad
     without explanation than CHANCE_OF_BAD says, their share is taken for it.
     """
-    if not any(observation.bad for observation in observations):
+    if not any(observation.is_bad for observation in observations):
         return Suspicions()
     chance = CHANCE_OF_BAD[symptom]
     suspicions, noise = _explain_with_chance(symptom, observations, size, chance)
@@ -232,7 +232,9 @@ def _explain_with_chance(
     doubtful = tuple(suspect for suspect in suspects if suspect.score <= MIN_SCORE)
     # Who answers for an address does not depend on the partner: a retest of the host tells.
     named = suspects if symptom == IDENTITY else likely
-    explained = {pair_of(*way.hosts) for suspect in named for way in suspect.ways}
+    explained = {
+        pair_of(*observation.hosts) for suspect in named for observation in suspect.bad_observations
+    }
     pairs = tuple(pair for pair in never_good if pair not in explained)
     return Suspicions(likely, doubtful, pairs), tally.share_bad
 
@@ -247,7 +249,7 @@ def _greedy_cover(
             return
         tests = tally.tests(scored[0].entity)
         yield scored[0]._replace(
-            ways=tuple(observations[number] for number in sorted(tests)),
+            bad_observations=tuple(observations[number] for number in sorted(tests)),
             equivalent=tuple(_equivalent_entities(tests, tally, scored)),
         )
         tally.drop(scored[0].entity)
@@ -295,6 +297,6 @@ def _unexplained_observations(
 ) -> Iterator[Observation]:
     """Without the bad tests in `explained`, and without all tests of the hosts in `shared`."""
     for observation in observations:
-        is_explained = observation.bad and observation.test in explained
+        is_explained = observation.is_bad and observation.test in explained
         if not is_explained and shared.isdisjoint(observation.hosts):
             yield observation

@@ -85,7 +85,7 @@ class MeshHost:
 class MeshPlan:
     """Which hosts test each other in which slot.
 
-    A pair is (client, server), by their places in `hosts`; no host is in two pairs of a slot.
+    A pair is (client, server), by their indexes in `hosts`; no host is in two pairs of a slot.
     `rate` limits each transfer, in bit/s. `rounds` is 0 until they are chosen. `seconds` is the
     duration of a transfer, and `guard` the time by which clocks may differ. `expect` is the rate
     that every path should achieve. `group` is the label that defines the groups; the next two are
@@ -128,7 +128,7 @@ class MeshPlan:
     @property
     def group_by_host(self) -> dict[str, str]:
         """The group of each host, by name, in the order of the plan."""
-        return {host.name: self.group_of(place) for place, host in enumerate(self.hosts)}
+        return {host.name: self.group_of(index) for index, host in enumerate(self.hosts)}
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _is_planned(row: Row, plan: MeshPlan) -> bool:
     """Whether the plan has this test in this slot, client first."""
     if not 0 <= row.slot < len(plan.slots):
         return False
-    pairs = ([plan.hosts[place].name for place in pair] for pair in plan.slots[row.slot])
+    pairs = ([plan.hosts[index].name for index in pair] for pair in plan.slots[row.slot])
     return [row.client, row.server] in pairs
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.selftest.mesh.entities import Observation, Place
+from neuca_tools.selftest.mesh.entities import Endpoint, Observation
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 
 REACH, IDENTITY, MTU, RATE = "reach", "identity", "mtu", "rate"
@@ -81,7 +81,7 @@ def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
 
 
 def _references_by_scope(
-    rows: Sequence[Row], places: Mapping[str, Place]
+    rows: Sequence[Row], places: Mapping[str, Endpoint]
 ) -> dict[tuple[str, ...], References]:
     """The references for times by scope: tests within a group, or between two, have one distance.
 
@@ -98,7 +98,7 @@ def _references_by_scope(
     }
 
 
-def _scopes_of_test(client: Place, server: Place) -> list[tuple[str, ...]]:
+def _scopes_of_test(client: Endpoint, server: Endpoint) -> list[tuple[str, ...]]:
     """The groups of both hosts; all tests that cross borders, or none; all tests."""
     own = tuple(sorted({client.group, server.group}))
     return [own, ("across", "groups", str(len(own) > 1)), ()]
@@ -106,7 +106,7 @@ def _scopes_of_test(client: Place, server: Place) -> list[tuple[str, ...]]:
 
 def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observation]]:
     """What each test says of each symptom, in both directions; nothing for what is not known."""
-    places = {name: Place(name, group) for name, group in plan.group_by_host.items()}
+    places = {name: Endpoint(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
     references, by_scope = reference_values(rows, expect), _references_by_scope(rows, places)

@@ -36,9 +36,9 @@ table.mesh{width:auto;margin:0 auto;font:9px ui-monospace,monospace}
 .mesh th[scope=col]{writing-mode:vertical-rl;vertical-align:bottom}figure{overflow-x:auto}
 """
 TITLE = "Mesh self-test"
-# The number of hosts, or of groups, from which on they have no cells.
-TOO_MANY = 64
-# The colours of shares of the reference, the lowest first; the lower bounds of all but the first.
+MIN_WITHOUT_CELLS = 64  # hosts, or groups: so many have no cells of their own
+# The colours for shares of the reference rate, the lowest first; and from which share on each
+# colour but the first is used.
 SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
 STEPS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.97)
 UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
@@ -109,21 +109,21 @@ class Cell(NamedTuple):
 Cells = Mapping[tuple[str, str], Cell]
 
 
-def cells_by_way(result: MeshResult) -> dict[tuple[str, str], Cell]:
+def cells_by_path(result: MeshResult) -> dict[tuple[str, str], Cell]:
     """Every direction that was tested, by sender and receiver; the last test counts."""
-    cell_by_way: dict[tuple[str, str], Cell] = {}
+    cell_by_path: dict[tuple[str, str], Cell] = {}
     largest_mtu = max(known_values(result.rows, MTU), default=0)
     for row in result.rows:
-        ways = (
+        directions = (
             (row.client, row.server, row.rate_out, row.mtu_out),
             (row.server, row.client, row.rate_back, row.mtu_back),
         )
-        for sender, receiver, rate, mtu in ways:
+        for sender, receiver, rate, mtu in directions:
             words = ", ".join(_tooltip_words(row, rate, mtu))
             is_small = mtu is not None and mtu < largest_mtu
             colour = _colour_of_rate(row, rate, is_small, result.reference)
-            cell_by_way[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
-    return cell_by_way
+            cell_by_path[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
+    return cell_by_path
 
 
 def _colour_of_rate(
@@ -158,30 +158,30 @@ def hosts_in_order(result: MeshResult) -> list[tuple[str, str]]:
 
 def heat_map(result: MeshResult) -> str:
     """The table: rows send, columns receive. Empty for too many hosts and groups."""
-    hosts, cell_by_way = hosts_in_order(result), cells_by_way(result)
-    if len(hosts) < TOO_MANY:
-        return _html_grid(hosts, cell_by_way)
+    hosts, cell_by_path = hosts_in_order(result), cells_by_path(result)
+    if len(hosts) < MIN_WITHOUT_CELLS:
+        return _html_grid(hosts, cell_by_path)
     groups = dict.fromkeys(group for _, group in hosts)
-    if not 1 < len(groups) < TOO_MANY:
+    if not 1 < len(groups) < MIN_WITHOUT_CELLS:
         return ""
-    return _html_grid([(group, "") for group in groups], _between_groups(hosts, cell_by_way))
+    return _html_grid([(group, "") for group in groups], _between_groups(hosts, cell_by_path))
 
 
-def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> Cells:
+def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> Cells:
     """Every direction between two groups, or within one, that was tested: its median."""
     group = dict(hosts)
     cells_by_groups = defaultdict[tuple[str, str], list[Cell]](list)
-    for (sender, receiver), cell in cell_by_way.items():
+    for (sender, receiver), cell in cell_by_path.items():
         cells_by_groups[group[sender], group[receiver]].append(cell)
-    return {way: _median_cell(way, cells) for way, cells in cells_by_groups.items()}
+    return {path: _median_cell(path, cells) for path, cells in cells_by_groups.items()}
 
 
-def _median_cell(way: tuple[str, str], cells: Sequence[Cell]) -> Cell:
+def _median_cell(path: tuple[str, str], cells: Sequence[Cell]) -> Cell:
     middle = len(cells) // 2
     colour = sorted((cell.colour for cell in cells), key=_COLOURS_IN_ORDER.index)[middle]
     rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
     pairs = counted(len(cells), "pair")
-    return Cell(colour, f"{' > '.join(way)}: {pairs}, median {amounts.rate(rate)}", rate)
+    return Cell(colour, f"{' > '.join(path)}: {pairs}, median {amounts.rate(rate)}", rate)
 
 
 def _html_legend() -> str:
@@ -189,22 +189,22 @@ def _html_legend() -> str:
     return f"<p class=legend>{''.join(shown)}</p>"
 
 
-def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> str:
+def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> str:
     """A cell for each direction. `hosts` have groups; or they are groups, which have none."""
     names = [name for name, _ in hosts]
     columns = "".join(f"<th scope=col>{escape_markup(name)}</th>" for name in names)
     rows = [f"<tr><td>{columns}</tr>"]
     for sender, group in hosts:
         cells = "".join(
-            f"<td{_cell_attributes(sender, receiver, cell_by_way)}>" for receiver in names
+            f"<td{_cell_attributes(sender, receiver, cell_by_path)}>" for receiver in names
         )
         label = escape_markup(f"{group} {sender}".strip())
         rows.append(f"<tr><th scope=row>{label}</th>{cells}</tr>")
     return f"<table class=mesh>{''.join(rows)}</table>"
 
 
-def _cell_attributes(sender: str, receiver: str, cell_by_way: Cells) -> str:
-    cell = cell_by_way.get((sender, receiver))
+def _cell_attributes(sender: str, receiver: str, cell_by_path: Cells) -> str:
+    cell = cell_by_path.get((sender, receiver))
     if cell is not None:
         return f' bgcolor="{cell.colour}" title="{escape_markup(cell.text)}"'
     return "" if sender == receiver else f' bgcolor="{UNTESTED}"'

@@ -162,7 +162,7 @@ def evidence_lines(finding: MeshFinding) -> Iterator[str]:
 def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """Why the verdict does not speak for the whole mesh: a heading and a text for each reason."""
     hosts_by_reason = defaultdict[str, list[str]](list)
-    for name, reason in verdict.reasons.items():
+    for name, reason in verdict.reason_by_silent_host.items():
         hosts_by_reason[reason].append(name)
     for reason, names in hosts_by_reason.items():
         yield "SILENT", f"{_some_names(names)}: {reason}"
@@ -226,7 +226,7 @@ def report_data(result: MeshResult) -> dict[str, object]:
         "disturbed": verdict.disturbed,
         "unexplained": verdict.unexplained,
         "silent": list(verdict.silent),
-        "reasons": dict(verdict.reasons),
+        "reasons": dict(verdict.reason_by_silent_host),
         "untested": [list(pair) for pair in verdict.untested],
         "findings": encode(verdict.findings),
         "hosts": encode(rates_of(result, "host")),

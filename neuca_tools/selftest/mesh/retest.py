@@ -43,7 +43,7 @@ def cleared_hosts(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -
     bad, every = Counter[str](), Counter[str]()
     for observation in chain(*observe_tests(plan, rows).values()):
         every.update(observation.hosts)
-        if observation.bad:
+        if observation.is_bad:
             bad.update(observation.hosts)
     unsuspected = every.keys() - suspicions.names
     return {name for name in unsuspected if bad[name] <= LARGEST_BAD_SHARE * every[name]}

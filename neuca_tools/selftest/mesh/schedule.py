@@ -114,10 +114,10 @@ def _rounds_of_plan(plan: MeshPlan, all_rounds: int) -> tuple[list[list[Pair]], 
 
 
 def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
-    """The places of the hosts by group; hosts without one are a group, too."""
+    """The indexes of the hosts by group; hosts without one are a group, too."""
     members: dict[str, list[int]] = {}
-    for place in range(len(plan.hosts)):
-        members.setdefault(plan.group_of(place), []).append(place)
+    for index in range(len(plan.hosts)):
+        members.setdefault(plan.group_of(index), []).append(index)
     return dict(sorted(members.items()))
 
 
@@ -187,10 +187,10 @@ class _Slots:
 
 def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
     """The plan made anew with tests between these hosts only, so that each has partners."""
-    places = {host.name: number for number, host in enumerate(plan.hosts)}
+    index_by_name = {host.name: number for number, host in enumerate(plan.hosts)}
     present = tuple(host for host in plan.hosts if host.name in names)
     smaller = make_plan(replace(plan, hosts=present))
-    numbers = [places[host.name] for host in smaller.hosts]
+    numbers = [index_by_name[host.name] for host in smaller.hosts]
     slots = [
         tuple((numbers[client], numbers[server]) for client, server in slot)
         for slot in smaller.slots

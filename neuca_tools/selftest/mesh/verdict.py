@@ -17,7 +17,7 @@ from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.mesh import causes, observe
 from neuca_tools.selftest.mesh import entities as kinds
 from neuca_tools.selftest.mesh.causes import cause_of, median_of_tests, subject_of
-from neuca_tools.selftest.mesh.entities import Entity, Observation, is_passed
+from neuca_tools.selftest.mesh.entities import Entity, Observation, is_on_path
 from neuca_tools.selftest.mesh.localise import (
     CHANCE_OF_BAD,
     FAULT_PROBABILITIES,
@@ -42,8 +42,8 @@ from neuca_tools.selftest.mesh.schedule import packed_slots
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
 CONFIRMING_SCORE = 2.0
-# Paths of a run that are diagnosed at most, as that takes longer than a test; those of a finding
-# about groups, which are diagnosed at the same time.
+# The most paths of a run that are diagnosed, as a diagnosis takes longer than a test; and the most
+# of one finding about groups, which are diagnosed at the same time.
 MAX_DIAGNOSES, MAX_PATHS_OF_GROUPS = 8, 4
 # The most tests that are listed with a finding.
 MAX_TESTS = 20
@@ -68,13 +68,13 @@ MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
 
 @dataclass(frozen=True)
 class MeshFinding:
-    """What is at fault. `score` is a log-likelihood ratio, after the penalty for many entities.
+    """What is at fault. `score` is a log-likelihood ratio, less a penalty for many candidates.
 
     `bad` and `good` count tests in one direction; those of hosts and groups count a pair that was
     tested several times once. `tests` are the bad ones, as "sender > receiver". `path` is the
     sender and the receiver of the last one, of which a confirmed finding has the full diagnosis.
-    `equivalent`: what the same tests are evidence of. `measured` is what they show, beside what is
-    expected or what the other tests show.
+    `equivalent` are other entities that the same tests are evidence of. `measured` is what these
+    tests show, and what is expected or what the other tests show.
     """
 
     kind: str
@@ -99,10 +99,9 @@ class Verdict(NamedTuple):
     """The findings, the surest first. `tested` of `planned` tests were reported.
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
-    bad but belong to no finding, or failed. `reasons` are those for which hosts are silent: they
-    reported nothing and took part in no test. `untested` are the pairs of the plan without a
-    result, or with errors only that belong to no finding. Of the `pairs` of the plan, the last test
-    of `good_pairs` is bad in nothing.
+    bad or failed, and belong to no finding. Silent hosts reported nothing and took part in no test.
+    `untested` are the pairs of the plan without a result, or with errors only that belong to no
+    finding. The last test of `good_pairs` of the `pairs` of the plan is bad in no respect.
     """
 
     findings: tuple[MeshFinding, ...]
@@ -112,13 +111,13 @@ class Verdict(NamedTuple):
     disturbed: int
     unexplained: int
     untested: tuple[tuple[str, str], ...]
-    reasons: Mapping[str, str]
+    reason_by_silent_host: Mapping[str, str]
     pairs: int
     good_pairs: int
 
     @property
     def silent(self) -> tuple[str, ...]:
-        return tuple(self.reasons)
+        return tuple(self.reason_by_silent_host)
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
@@ -135,8 +134,8 @@ class Verdict(NamedTuple):
         """That of the first confirmed finding; INCONCLUSIVE for suspects, or without some tests."""
         if self.confirmed:
             return EXIT_CODES.get(self.confirmed[0].kind, ExitCode.BELOW)
-        doubtful = any(finding.state == SUSPECTED for finding in self.findings)
-        if doubtful or self.silent or self.is_disturbed or self.untested:
+        has_suspects = any(finding.state == SUSPECTED for finding in self.findings)
+        if has_suspects or self.silent or self.is_disturbed or self.untested:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
 
@@ -144,18 +143,18 @@ class Verdict(NamedTuple):
 def judge_mesh(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
-    """The findings of a mesh. `reasons` say why hosts take no part."""
-    every, rows = rows, tests_of(plan, rows)
+    """The findings of a mesh. `reason_by_silent_host` say why hosts take no part."""
+    all_rows, rows = rows, tests_of(plan, rows)
     suspicions, observations = find_suspects(plan, rows), observe_tests(plan, rows)
     findings = [
-        _with_diagnosis(plan, finding, every)
+        _with_diagnosis(plan, finding, all_rows)
         for finding in _findings_of(plan, rows, suspicions, observations)
     ]
     explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
     failed = {
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
-    bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
+    bad = failed | {seen.test for seen in chain(*observations.values()) if seen.is_bad}
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
         tested=len(rows),
@@ -164,7 +163,7 @@ def judge_mesh(
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
         untested=tuple(_pairs_without_result(plan, rows, explained)),
-        reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
+        reason_by_silent_host=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
@@ -215,17 +214,18 @@ def _findings_of(
 
 
 def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
-    """With what the full diagnoses of its paths say, unless they carried their rate.
+    """The finding with the full diagnosis of the worst of its paths.
 
-    In that case, what is slow shows only under more load, or at times.
+    If each path carried its rate when it was diagnosed, the finding says that instead: what is slow
+    shows only under more load, or at times.
     """
-    of_paths = (row for row in rows if (row.client, row.server) in finding.paths)
-    diagnosed = [row for row in of_paths if row.slot >= len(plan.tests)]
+    rows_of_paths = (row for row in rows if (row.client, row.server) in finding.paths)
+    diagnosed = [row for row in rows_of_paths if row.slot >= len(plan.tests)]
     good_rates = _good_rates(finding, diagnosed, plan, rows)
     if good_rates:
         return replace(finding, diagnosis=(_not_always_slow(good_rates),))
-    with_texts = (row for row in diagnosed if row.diagnosis)
-    worst = min(with_texts, key=lambda row: row.rate_out or 0.0, default=None)
+    rows_with_text = (row for row in diagnosed if row.diagnosis)
+    worst = min(rows_with_text, key=lambda row: row.rate_out or 0.0, default=None)
     if worst is None:
         return finding
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
@@ -262,10 +262,10 @@ def _reasons_of_silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> dict[str, str]:
     """Why hosts sent no result and took part in no test, sorted by their names."""
-    heard = {name for row in rows for name in (row.client, row.server) if not row.error}
-    heard |= {row.client for row in rows}
-    planned = {plan.hosts[place].name for slot in plan.slots for pair in slot for place in pair}
-    silent = sorted((planned | reasons.keys()) - heard)
+    responsive = {name for row in rows for name in (row.client, row.server) if not row.error}
+    responsive |= {row.client for row in rows}
+    planned = {plan.hosts[index].name for slot in plan.slots for pair in slot for index in pair}
+    silent = sorted((planned | reasons.keys()) - responsive)
     return {name: reasons.get(name, NO_REASON) for name in silent}
 
 
@@ -274,8 +274,8 @@ def _finding_of(
 ) -> MeshFinding:
     subject, direction = subject_of(suspect.entity)
     kind, text = cause_of(plan, rows, suspect)
-    tests = list(dict.fromkeys(" > ".join(way.hosts) for way in suspect.ways))
-    path = suspect.ways[-1].hosts
+    paths = [observation.hosts for observation in suspect.bad_observations]
+    tests = list(dict.fromkeys(map(" > ".join, paths)))
     return MeshFinding(
         kind,
         subject,
@@ -289,22 +289,24 @@ def _finding_of(
         names=suspect.entity.names,
         tests=tuple(tests[-MAX_TESTS:]),
         equivalent=tuple(map(_entity_words, suspect.equivalent)),
-        path=path,
-        paths=_disjoint_paths([path, *(way.hosts for way in suspect.ways)], suspect.entity),
+        path=paths[-1],
+        paths=_disjoint_paths([paths[-1], *paths], suspect.entity),
         measured=_measured_texts(plan, rows, suspect),
     )
 
 
-def _disjoint_paths(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[str, str], ...]:
+def _disjoint_paths(
+    paths: Iterable[tuple[str, str]], entity: Entity
+) -> tuple[tuple[str, str], ...]:
     """The first path; of groups also others, without a common host."""
-    paths: list[tuple[str, str]] = []
-    busy: set[str] = set()
-    for way in ways:
-        if busy.isdisjoint(way):
-            busy.update(way)
-            paths.append(way)
+    disjoint: list[tuple[str, str]] = []
+    used_hosts: set[str] = set()
+    for path in paths:
+        if used_hosts.isdisjoint(path):
+            used_hosts.update(path)
+            disjoint.append(path)
     is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
-    return tuple(paths[: MAX_PATHS_OF_GROUPS if is_shared else 1])
+    return tuple(disjoint[: MAX_PATHS_OF_GROUPS if is_shared else 1])
 
 
 def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
@@ -316,21 +318,24 @@ def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tu
     ):
         if symptom not in MEASURES:  # not a number
             continue
-        name, reference_name, show = MEASURES[symptom]
-        value, reference = median_of_tests(rows, suspect.ways, symptom), references[symptom]
+        name, reference_name, in_words = MEASURES[symptom]
+        value, reference = (
+            median_of_tests(rows, suspect.bad_observations, symptom),
+            references[symptom],
+        )
         if value is not None and reference is not None:
-            texts.append(f"{name} {show(value)} ({reference_name} {show(reference)})")
+            texts.append(f"{name} {in_words(value)} ({reference_name} {in_words(reference)})")
     return tuple(texts)
 
 
 def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
-    """Nearly all paths are slower than expected: that is one finding, and needs no retest."""
+    """A finding if nearly all paths are slower than expected; it needs no retest."""
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
     rates = known_values(rows, observe.RATE)
     bad = sum(rate < observe.MIN_RATE_SHARE * plan.expect for rate in rates)
     good = len(rates) - bad
-    middle = nearest_quantile(rates, 0.5) or 0.0
+    median = nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
         causes.SLOW_EVERYWHERE,
@@ -344,7 +349,7 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
         causes.TEXTS[causes.SLOW_EVERYWHERE],
         path=(last.client, last.server),
         paths=((last.client, last.server),),
-        measured=(f"rate {amounts.rate(middle)} (expected {amounts.rate(plan.expect)})",),
+        measured=(f"rate {amounts.rate(median)} (expected {amounts.rate(plan.expect)})",),
     )
 
 
@@ -354,11 +359,11 @@ def _entity_words(entity: Entity) -> str:
 
 
 def _state_after_retests(suspect: Suspect, retests: Sequence[Observation]) -> str:
-    """The state of a finding: what the retests alone say."""
+    """The state of a finding, by its retests alone."""
     results = [
-        observation.bad
+        observation.is_bad
         for observation in retests
-        if is_passed(suspect.entity, observation.sender, observation.receiver)
+        if is_on_path(suspect.entity, observation.sender, observation.receiver)
     ]
     if not results:
         return SUSPECTED
@@ -369,11 +374,11 @@ def _state_after_retests(suspect: Suspect, retests: Sequence[Observation]) -> st
     return SUSPECTED if score > -CONFIRMING_SCORE else NOT_REPEATED
 
 
-def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
-    """The plan with slots for the diagnoses, which are none if nothing is confirmed.
+def with_diagnosis_slots(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
+    """The plan with slots for the diagnoses of what is confirmed.
 
-    The sender of the latest bad test of a finding is the client. Of what groups share, several
-    paths are tested at a time: one of them alone may not fill it.
+    The sender of the last bad test of a finding is the client. Of what groups share, such as an
+    uplink, several paths are tested at a time: one of them alone may not fill it.
     """
     numbers = {host.name: number for number, host in enumerate(plan.hosts)}
     paths = dict.fromkeys(chain(*(finding.paths for finding in judge_mesh(plan, rows).confirmed)))

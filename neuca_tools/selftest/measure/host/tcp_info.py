@@ -1,6 +1,6 @@
 """TCP_INFO of a test's sockets, from socket diagnostics (sock_diag(7)), as `ss -ti` shows it.
 
-The place of each value is that in struct tcp_info of linux/tcp.h. Older kernels send a shorter
+The index of each value is that in struct tcp_info of linux/tcp.h. Older kernels send a shorter
 structure, without the values at its end.
 
 ss(8) is not used: for 128 connections it takes twice the CPU time of this, without the time to
@@ -34,7 +34,7 @@ IDENTITY = slice(4, 52)  # of struct inet_diag_msg, where its struct inet_diag_s
 MESSAGE, RECEIVE_QUEUE = 72, 56  # bytes of struct inet_diag_msg, and the offset of its idiag_rqueue
 # Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
 BACKOFF, FLAGS = 4, 7
-# By their places, in words of 32 bits and of 64 bits.
+# Indexes of values in struct tcp_info as an array of 32-bit words, and of 64-bit words.
 WORDS = {
     "mss": 4,
     "unacked": 6,
@@ -60,16 +60,16 @@ LONG_WORDS = {
 # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
 BUFFERS = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
 MAX_SOCKETS = 1024  # the most sockets of one sample; iperf3 has at most 128 streams
-# So many sockets take less time one by one, these seconds after the last was opened: iperf3 opens
-# its streams one after the other, and then all of them send.
-FEW, SETTLED_SECONDS = 12, 1.0
+# Up to so many sockets are asked for one by one, which takes less time than to search for them,
+# from these seconds after the last one was opened: iperf3 opens all of its streams before it sends.
+MAX_ASKED_SINGLY, SETTLED_SECONDS = 12, 1.0
 
 
 class SocketReader:
     """Reads the TCP connections of this network namespace with these ports, 0 for any.
 
-    To find them, the kernel walks its whole table, which is not in the caches beside a fast test.
-    What was found is asked for by its identity instead, if it is little and has not just changed.
+    To find them, the kernel walks its whole table, which a fast test keeps out of the CPU caches.
+    Hence a few sockets that are known already are asked for by their identities instead.
     """
 
     def __init__(self, version: int, local_port: int = 0, remote_port: int = 0) -> None:
@@ -80,7 +80,7 @@ class SocketReader:
     def read(self, search: bool = True) -> tuple[Socket, ...]:
         """At most MAX_SOCKETS; new ones too if `search`. Raises OSError."""
         is_settled = time.monotonic() > self._changed + SETTLED_SECONDS
-        if search or not is_settled or not 0 < len(self._identities) <= FEW:
+        if search or not is_settled or not 0 < len(self._identities) <= MAX_ASKED_SINGLY:
             return tuple(map(_parse_socket, self._find_all()))
         return tuple(map(_parse_socket, self._look_up_known()))
 
@@ -133,8 +133,8 @@ def _parse_socket(body: bytes) -> Socket:
     return Socket(local, remote, **fields)
 
 
-def _numbers_at(places: Mapping[str, int], data: bytes, form: str) -> dict[str, int]:
-    """The numbers at these places, in numbers of this form, as far as the kernel sent them."""
+def _numbers_at(indexes: Mapping[str, int], data: bytes, form: str) -> dict[str, int]:
+    """The values at these indexes of an array in this struct format, if the kernel sent them."""
     size = struct.calcsize(form)
     numbers = memoryview(data)[: len(data) // size * size].cast(form)  # type: ignore[call-overload]
-    return {name: numbers[place] for name, place in places.items() if place < len(numbers)}
+    return {name: numbers[at] for name, at in indexes.items() if at < len(numbers)}

@@ -23,8 +23,8 @@ from neuca_tools.selftest.readers import read_run
 PROGRAM = "iperf3"
 CONNECT_MILLISECONDS = 3000
 MAX_STREAMS = 128  # the limit of iperf3 (src/iperf.h)
-# The most intervals of all streams together, which a client prints as JSON of about 400 bytes and a
-# server as text of 85 bytes (3.12): less than program.MAX_OUTPUT.
+# The most intervals of all streams together, so that the output is shorter than program.MAX_OUTPUT:
+# in 3.12, a client prints about 400 bytes of JSON for each, and a server 85 bytes of text.
 MAX_JSON_INTERVALS, MAX_TEXT_INTERVALS = 50_000, 250_000
 NO_RESULT = "iperf3 ended without a result or an error message"
 # iperf3 3.22 waits forever if another program listens on the port; 3.12 ends with an error.
@@ -39,8 +39,8 @@ class Test(NamedTuple):
     """One run of a client.
 
     `rate` in bit/s, of all streams together: what UDP offers, or a limit for TCP. `direction` is
-    forward, reverse or both. `cpus` is what numactl calls the nodes to run on. `length` is the size
-    of a datagram in bytes, 0 for that of whole packets.
+    forward, reverse or both. `numa_nodes` are the nodes to run on, as numactl takes them. `length`
+    is the size of a datagram in bytes, 0 for that of whole packets.
     """
 
     peer: Address
@@ -51,14 +51,14 @@ class Test(NamedTuple):
     direction: str = "forward"
     udp: bool = False
     rate: Optional[float] = None
-    cpus: Optional[str] = None
+    numa_nodes: Optional[str] = None
     length: int = 0
 
 
 def client_command(test: Test) -> list[str]:
     command = []
-    if test.cpus is not None:
-        command += ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
+    if test.numa_nodes is not None:
+        command += ["numactl", f"--cpunodebind={test.numa_nodes}", f"--membind={test.numa_nodes}"]
     seconds = max(1, round(test.seconds))
     command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
     flows = 2 * test.streams if test.direction == "both" else test.streams
@@ -84,9 +84,9 @@ def server_command(address: Address, port: int, seconds: float = 0.0) -> list[st
     return [PROGRAM, "-s", "-1", "-i", interval, "-B", str(address), "-p", str(port)]
 
 
-def _interval(seconds: float, flows: int, most: int) -> str:
-    """The seconds of an interval, of which there are at most `most` in all flows together."""
-    return str(max(1, math.ceil(seconds * flows / most)))
+def _interval(seconds: float, flows: int, max_intervals: int) -> str:
+    """The seconds of an interval, of which all flows together have at most `max_intervals`."""
+    return str(max(1, math.ceil(seconds * flows / max_intervals)))
 
 
 def parse_version(text: bytes) -> Optional[str]:

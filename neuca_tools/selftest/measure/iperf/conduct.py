@@ -62,7 +62,7 @@ def run_test(
         command = client_command(test)
         result, local = _watch_program(command, test, devices, probe, test.seconds + grace)
     except OSError as error:
-        program = "numactl" if test.cpus else "iperf3"
+        program = "numactl" if test.numa_nodes else "iperf3"
         result = ProgramResult(1, b"", f"start {program}: {error.strerror}".encode())
     if helper:
         peer = helper.finish()

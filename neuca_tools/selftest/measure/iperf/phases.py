@@ -154,7 +154,7 @@ class ThroughputSteps:
             seconds,
             source=self._source,
             rate=rate,
-            cpus=self._options.numa,
+            numa_nodes=self._options.numa,
         )
 
     def _new_round_trips(self) -> Optional[RoundTrips]:

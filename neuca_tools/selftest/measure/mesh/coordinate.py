@@ -40,7 +40,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import duration_words, plan_among
-from neuca_tools.selftest.mesh.verdict import with_diagnoses
+from neuca_tools.selftest.mesh.verdict import with_diagnosis_slots
 
 START_SECONDS, END_SECONDS = 60.0, 15.0  # for all hosts to start, and for them to end
 SIGNAL_SECONDS = 1.0  # for the engine to end once its outputs have, and after each signal
@@ -187,7 +187,7 @@ class Coordinator:
         self._results.plan(plan)
 
     def _run_diagnoses(self) -> None:
-        plan = with_diagnoses(self.plan, self.rows)
+        plan = with_diagnosis_slots(self.plan, self.rows)
         if plan.slots == self.plan.slots and len(self._rows) < sum(map(len, plan.slots)):
             # Tests that are left may still need retests.
             return
