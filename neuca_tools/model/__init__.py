@@ -232,10 +232,9 @@ class World:
     `duplicate_addresses`; the network of `bare` ones gets no route by itself. `peer_networks` are
     those of point-to-point addresses, `broadcasts` the explicit broadcast addresses. `routes` are
     the unicast routes of the main table, `other_routes` those of other tables and ours of other
-    types, `routers` the IPv6 routers among the neighbours of a device. `address_messages` are the
-    bodies of the kernel's messages about addresses, `read_at` when it was asked (CLOCK_MONOTONIC,
-    in seconds). `fixed_sysctls`: /proc/sys is read-only, as in most containers. `has_ipv6`: the
-    kernel supports IPv6.
+    types, `routers` the IPv6 routers near a device. `address_messages` are the bodies of the
+    kernel's messages about addresses, `read_at` when it was asked (CLOCK_MONOTONIC, in seconds).
+    `fixed_sysctls`: /proc/sys is read-only.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
