@@ -270,7 +270,7 @@ def test_no_lease_may_have_an_address_of_the_management_nic_even_while_that_is_m
     """The client checks its lease against what the last pass has seen, and the addresses of the moment."""
     fixed, timed = "2001:db8::10/64", "2001:db8::abcd/64"
     seen = world(nic(1), nic(2), addresses={1: f"192.0.2.10/24 {fixed} {timed}"})
-    seen = replace(seen, leased=frozenset({(1, ip_interface(timed))}))
+    seen = replace(seen, leased_addresses=frozenset({(1, ip_interface(timed))}))
     roles = assign_roles(seen, {mac(2)}, Policy(management=frozenset({mac(1)})), Record())
     guarded = guarded_networks(seen, roles, (), ())
     assert guarded == ("192.0.2.10/32", "2001:db8::10/128")

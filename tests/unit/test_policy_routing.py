@@ -97,7 +97,7 @@ def test_the_subnet_of_another_nic_with_a_single_address_is_reached_through_the_
         for number in (1, 2, 3)
     ]
     tree = {"networkInterfaces": [{**one, "subnetmask": "255.255.240.0"} for one in nics]}
-    text = combined.reduced({"GCE instance": json.dumps(tree).encode()})
+    text = combined.reduce_documents({"GCE instance": json.dumps(tree).encode()})
     found = resolved(Document(platform=combined.parse(text)))
     ways = {31001: ("10.2.0.1", "10.3.0.0/20"), 31002: ("10.3.0.1", "10.2.0.0/20")}
     for table, (gateway, other) in ways.items():

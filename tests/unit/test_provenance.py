@@ -51,6 +51,6 @@ def setter(seen, addresses, lifetime):
         (route("::/0", 2, "fe80::1", protocol=RA), "10.0.0.5/24", ADVERTISEMENT),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("lifetime", ["leased", "endless"])
+@pytest.mark.parametrize("lifetime", ["leased_addresses", "endless_leases"])
 def test_a_route_is_of_its_lease_unless_it_belongs_to_an_address_set_by_hand(seen, addresses, expected, lifetime):  # fmt: skip
     assert setter(seen, addresses, lifetime) == expected
