@@ -219,16 +219,23 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         if job.run or has_news or has_ended:
             begin_pass()
             return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
-        before = load_source_answers(config.run_directory)
-        keep_document(intake, config.state, config.run_directory)
         unanswered = _is_unanswered(job, intake)
-        result = JobResult(sha256=job.sha256, session=intake.session, unanswered=unanswered)
-        after = load_source_answers(config.run_directory)
-        if after == before or (before.get("reason") == NOT_ASKED and intake.is_confirmed):
-            return result  # the line of the last pass holds
-        from neuca_tools.agent.status import status_now
+        text = _keep_answers(config, intake)
+        return JobResult(
+            sha256=job.sha256, session=intake.session, unanswered=unanswered, text=text
+        )
 
-        return result._replace(text=_status_line(status_now(config, intake)))
+
+def _keep_answers(config: Config, intake: Intake) -> str:
+    """Save what the sources said; return the new line, empty if that of the last pass holds."""
+    before = load_source_answers(config.run_directory)
+    keep_document(intake, config.state, config.run_directory)
+    after = load_source_answers(config.run_directory)
+    if after == before or (before.get("reason") == NOT_ASKED and intake.is_confirmed):
+        return ""
+    from neuca_tools.agent.status import status_now
+
+    return _status_line(status_now(config, intake))
 
 
 def _await_coldplug(config: Config) -> None:

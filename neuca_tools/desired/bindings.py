@@ -42,20 +42,17 @@ def bind_names(
     platform: PlatformDocument, world: World, record: Record
 ) -> tuple[PlatformDocument, list[Problem]]:
     """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
-    key_texts = (
-        *(link.key.mac for link in platform.links),
-        *(hint.mac for hint in platform.management),
-    )
-    name_keys = {mac for mac in key_texts if mac.startswith(BY_NAME)}
+    keys = [link.key.mac for link in platform.links] + [hint.mac for hint in platform.management]
+    name_keys = {mac for mac in keys if mac.startswith(BY_NAME)}
     if not name_keys:
         return platform, []
     new_names = {link.key.mac: link.name for link in platform.links if link.key == link.key.nic}
-    nics_by_name_key = {
-        mac: _nics_matched(mac[len(BY_NAME) :], new_names.get(mac), world, record)
-        for mac in name_keys
-    }
-    unknown = [mac[len(BY_NAME) :] for mac in sorted(name_keys) if not nics_by_name_key[mac]]
-    problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
+    nics_by_name_key, problems = {}, []
+    for mac in sorted(name_keys):
+        name = mac[len(BY_NAME) :]
+        nics_by_name_key[mac] = _nics_matched(name, new_names.get(mac), world, record)
+        if not nics_by_name_key[mac]:
+            problems.append(Problem("absent", f'no NIC is named "{name}"'))
     problems += _described_twice(platform, nics_by_name_key)
     return _bound_platform(platform, nics_by_name_key), problems
 

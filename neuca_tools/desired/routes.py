@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, foreign_vrfs, shared_tables
@@ -116,7 +117,8 @@ class _Finder:
             for version in (4, 6)
         }
         self._foreign_identities = foreign_routes(world, {route.to for route in routes})
-        self._link_by_direct_prefix = {route.to: route.link for route in routes if route.is_direct}
+        direct = filter(attrgetter("is_direct"), routes)
+        self._link_by_direct_prefix = {route.to: route.link for route in direct}
         self._direct_prefixes = NetworkTable(self._link_by_direct_prefix)
         self._local_hosts = local_hosts(world, links.values())
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)

@@ -222,19 +222,18 @@ class World:
     have a lifetime; `endless_leases` are others that dhclient or udhcpc has leased. `age` is in
     seconds since the boot. `advertised` are the devices on which the kernel accepts routes from
     router advertisements only as long as they do not forward. `sysctls` are the requested settings
-    by path, without those that cannot be read. `files` are the agent's own files, None for one that
-    does not exist. `managers` maps manager and interface to a state; `silent_managers` says why a
-    manager gave no response. `profiles` are the UUIDs of the NetworkManager profiles in use, by
-    interface; `no_manager_runs`: none of them runs, as far as this process can contact them.
-    `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
-    sysctls by path that an advertisement may set, each with its value without one. Autoconfigured
-    addresses are from advertisements, `marked_addresses` are ours, and another host has the
+    by path, if they can be read, `files` the agent's own files, None for one that does not exist.
+    `managers` maps manager and interface to a state; `silent_managers` says why a manager gave no
+    response. `profiles` are the UUIDs of the NetworkManager profiles in use, by interface;
+    `no_manager_runs`: none of them runs, as far as this process can contact them. `accept_ra` is
+    the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the sysctls by path
+    that an advertisement may set, each with its value without one. Autoconfigured addresses are
+    from advertisements, `marked_addresses` are ours, and another host has the
     `duplicate_addresses`; the network of `bare` ones gets no route by itself. `peer_networks` are
     those of point-to-point addresses, `broadcasts` the explicit broadcast addresses. `routes` are
     the unicast routes of the main table, `other_routes` those of other tables and ours of other
-    types, `routers` the IPv6 routers near a device. `address_messages` are the bodies of the
-    kernel's messages about addresses, `read_at` when it was asked (CLOCK_MONOTONIC, in seconds).
-    `fixed_sysctls`: /proc/sys is read-only.
+    types, `routers` the IPv6 routers near a device. `address_messages` are the kernel's messages
+    about addresses, `read_at` is of CLOCK_MONOTONIC. `fixed_sysctls`: /proc/sys is read-only.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)

@@ -8,6 +8,7 @@ References: bonding.rst, bridge.rst and vrf.rst of the kernel, ip-link(8), RFC 7
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Optional
 
@@ -319,14 +320,17 @@ def _excluding_options(virtual: Virtual) -> Optional[str]:
 def _bond_contradiction(virtual: Virtual) -> Optional[str]:
     mode = virtual.option("mode")
     for name, modes in MODES_BY_OPTION.items():
-        has_default = virtual.option(name) in ("", OPTIONS["bond"][name].kernel_default)
-        if mode not in modes and not has_default:
+        if mode not in modes and not _has_default(virtual, name):
             needed = f"{name} needs mode = {modes[0]}"
             return needed if len(modes) == 1 else f"a bond with mode = {mode} cannot have {name}"
     if _is_on(virtual, "arp-interval") and _is_on(virtual, "miimon"):
         return "a bond cannot have both miimon and arp-interval"
-    delay = next((name for name in DELAYS if _is_on(virtual, name)), "")
+    delay = next(filter(partial(_is_on, virtual), DELAYS), "")
     return f"{delay} needs miimon" if delay and not has_miimon(virtual) else None
+
+
+def _has_default(virtual: Virtual, name: str) -> bool:
+    return virtual.option(name) in ("", OPTIONS["bond"][name].kernel_default)
 
 
 def has_miimon(virtual: Virtual) -> bool:

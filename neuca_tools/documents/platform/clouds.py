@@ -187,21 +187,25 @@ def _add_gce_addresses(draft: Draft) -> None:
     `ipv6` may be the range of the NIC, which begins with the address in `ipv6s`.
     """
     nic = draft.part
-    texts = ((key, text) for key in _GCE_ADDRESSES for text in nic.texts(key))
-    for where, text in texts:
-        host, _, length = text.partition("/")
-        address = nic.parse(where, host, values.host)
-        if address is None:
-            continue
-        if length in ("", str(address.max_prefixlen)):
-            draft.add_address(nic, where, f"{address}/{address.max_prefixlen}")
-        elif all(address != known.ip for known in draft.addresses):
-            nic.warn(where, f"{text} is a range, and not set as addresses of the guest")
+    for where in _GCE_ADDRESSES:
+        for text in nic.texts(where):
+            _add_gce_address(draft, where, text)
     for key in _GCE_GATEWAYS:
         draft.add_gateway(nic, key)
     gateway, mask = nic.text("gateway"), nic.text("subnetmask")
     if gateway and mask:
         _add_subnet(draft, "subnetmask", gateway, mask, gateway)
+
+
+def _add_gce_address(draft: Draft, where: str, text: str) -> None:
+    host, _, length = text.partition("/")
+    address = draft.part.parse(where, host, values.host)
+    if address is None:
+        return
+    if length in ("", str(address.max_prefixlen)):
+        draft.add_address(draft.part, where, f"{address}/{address.max_prefixlen}")
+    elif all(address != known.ip for known in draft.addresses):
+        draft.part.warn(where, f"{text} is a range, and not set as addresses of the guest")
 
 
 # --- Hetzner --------------------------------------------------------------------------------------

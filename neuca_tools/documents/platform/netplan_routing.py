@@ -11,6 +11,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
 from neuca_tools.documents.platform.parts import Part, cidr_text, masked_network
 from neuca_tools.model import Network
+from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
@@ -83,21 +84,23 @@ def _hop_text(route: Part) -> str:
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     """Add a route that may have no next hop, or lead anywhere, as it is in a table of its own."""
     text = _hop_text(route)
-    via = route.parse("via", text, values.next_hop) if text else None
-    if text and via is None:
-        return
-    if to == "default":
-        to = "::/0" if ":" in str(route.text("via")) else "0.0.0.0/0"
-    network = route.parse("to", to, _selected_prefix)
-    if network is None:
-        return
-    if via is not None and via.version != network.version:
-        route.fault("via", str(via), f'the next hop is not of the family of "{network}"')
-        return
-    if via is not None and kind != "unicast":
+    if text and kind != "unicast":
         route.warn("via", f"a route of the type {kind} has no next hop, ignoring it")
-        via = None
-    draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
+        text = ""
+    via = route.parse("via", text, values.next_hop) if text else None
+    network = _special_prefix(route, to)
+    if network is None or (text and via is None):
+        return
+    if via and via.version != network.version:
+        route.fault("via", str(via), f'the next hop is not of the family of "{network}"')
+    else:
+        draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
+
+
+def _special_prefix(route: Part, to: str) -> Optional[Network]:
+    if to == "default":
+        to = str(EVERYTHING[6 if ":" in str(route.text("via")) else 4])
+    return route.parse("to", to, _selected_prefix)
 
 
 def _split_destination(to: str) -> tuple[str, Optional[str]]:

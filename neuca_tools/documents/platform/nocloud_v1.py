@@ -8,7 +8,7 @@ config/schemas/schema-network-config-v1.json.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Optional
@@ -180,19 +180,23 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     if draft.key.kind == "physical" and link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
     link.use_defaults("wakeonlan", "keep_configuration")
-    subnets = list(link.parts("subnets"))
-    manual = [subnet.text("control") == "manual" for subnet in subnets]
-    if manual and all(manual):
+    _add_subnets(draft, list(link.parts("subnets")))
+    if draft.automatic.dhcp4 or draft.automatic.dhcp6:
+        draft.automatic = draft.automatic._replace(critical=link.flag("keep_configuration"))
+    return draft
+
+
+def _add_subnets(draft: Draft, subnets: Sequence[Part]) -> None:
+    """Add all subnets but those that are left to the user; the link is his if all of them are."""
+    manual = [subnet for subnet in subnets if subnet.text("control") == "manual"]
+    if manual and len(manual) == len(subnets):
         draft.leave_to_user()
-    for subnet, is_manual in zip(subnets, manual):
-        if is_manual and draft.state != "user":
+    for subnet in subnets:
+        if subnet in manual and draft.state != "user":
             subnet.warn("control", "a subnet that is left to the user, ignoring it")
             subnet.close()
         else:
             _add_subnet(draft, subnet)
-    if draft.automatic.dhcp4 or draft.automatic.dhcp6:
-        draft.automatic = draft.automatic._replace(critical=link.flag("keep_configuration"))
-    return draft
 
 
 def _add_subnet(draft: Draft, subnet: Part) -> None:

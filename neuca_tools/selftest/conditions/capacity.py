@@ -218,16 +218,17 @@ def _is_even(look: Look) -> bool:
     if may_be_rate_of_host(look) or look.known_rate >= SLOW_RATE or len(look.rates) < fewest:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
-    if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD:
+    varies = look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD
+    if varies or _is_of_lan_client(look):
         return False
-    # A microcontroller receives as evenly.
-    if look.run.is_local_network and not (look.cwnd or is_server(look.run)):
-        return False
-    if figures.is_constant(look, figures.VERY_STEADY_SPREAD):
-        return True
-    if look.steady[0].seconds > USUAL_SECONDS or _is_near_line(look.known_rate):
-        return False
-    return figures.is_constant(look)
+    doubtful = look.steady[0].seconds > USUAL_SECONDS or _is_near_line(look.known_rate)
+    bound = figures.VERY_STEADY_SPREAD if doubtful else figures.STEADY_SPREAD
+    return figures.is_constant(look, bound)
+
+
+def _is_of_lan_client(look: Look) -> bool:
+    """Whether only a client in a LAN counted: a microcontroller receives as evenly as a limiter."""
+    return look.run.is_local_network and not (look.cwnd or is_server(look.run))
 
 
 def _is_near_line(rate: float) -> bool:

@@ -111,14 +111,19 @@ def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
     # Of both directions at once, each may make the other lose.
     slowest = slowest_test([look for look in session.looks if len(look.run.flows) < 2])
-    hits: list[Optional[Hit]] = []
-    alone = [look for look in session.tcp if look.phase.name != BIDIRECTIONAL]
-    if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
-        hits = [_random_in(slowest, session)]
-        alone = [look for look in alone if look.phase.direction != slowest.phase.direction]
-    alone.sort(key=lambda look: -gently_sent(session, look).share)
-    hits += [_random_beside(look, session) for look in alone]
+    if slowest is None or not (is_losing(slowest) and _is_random(slowest, session)):
+        hits = [*_hits_beside("", session)]
+    else:
+        hits = [_random_in(slowest, session), *_hits_beside(slowest.phase.direction, session)]
     return of_all_directions(hits) or _random_while_idle(session)
+
+
+def _hits_beside(known: str, session: Session) -> Iterator[Optional[Hit]]:
+    """For each test of TCP in one direction other than the `known` one."""
+    alone = [look for look in session.tcp if look.phase.name != BIDIRECTIONAL]
+    for look in sorted(alone, key=lambda look: -gently_sent(session, look).share):
+        if look.phase.direction != known:
+            yield _random_beside(look, session)
 
 
 def _random_in(slowest: Look, session: Session) -> Optional[Hit]:
@@ -333,9 +338,7 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at a constant rate, however much is lost."""
     if look.known_loss < LIMITED_LOSS or not is_losing(look):
         return None
-    rates = known_rates(interval for interval in look.steady if interval.lost is not None)
-    if not rates and cap_above(look.known_rate):
-        rates = [look.known_rate] * MIN_INTERVALS
+    rates = _arrival_rates(look)
     if len(rates) < MIN_INTERVALS or pstdev(rates) >= STEADY_SPREAD * mean(rates):
         return None
     arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM
@@ -352,6 +355,12 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
+
+
+def _arrival_rates(look: Look) -> list[float]:
+    """Those that the receiver counted; without them, the mean if it is just below a sold rate."""
+    rates = known_rates(interval for interval in look.steady if interval.lost is not None)
+    return rates or [look.known_rate] * (MIN_INTERVALS if cap_above(look.known_rate) else 0)
 
 
 def _is_contradicted_by(look: Look, phase: Phase) -> bool:

@@ -265,10 +265,14 @@ def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval
     known = [interval for interval in flow.intervals if interval.bytes is not None]
     if len(known) < 2 or any(interval.bytes for interval in known[1:]):
         return None, None
-    is_through = known[0].bytes or flow.received.bytes or not flow.intervals[-1].cwnd
-    if known[0].start > 0 and is_through:
-        return None, None
-    return (known[0], known[-1]) if _is_timed_out(known) else (None, None)
+    is_stalled = _is_timed_out(known) and (known[0].start == 0 or not _is_anything_through(flow))
+    return (known[0], known[-1]) if is_stalled else (None, None)
+
+
+def _is_anything_through(flow: Flow) -> bool:
+    """Whether something arrived before the text begins, or may have."""
+    first = next(interval for interval in flow.intervals if interval.bytes is not None)
+    return bool(first.bytes or flow.received.bytes or not flow.intervals[-1].cwnd)
 
 
 def _is_timed_out(known: Sequence[Interval]) -> bool:

@@ -105,10 +105,9 @@ class _Results:
         """
         key = _stream_key(row)
         latest = self.latest.get(key, next(reversed(self.latest.values())))
-        if row.start or latest.start or row.end <= LONE_INTERVAL_SECONDS:
+        is_of_only_interval = row.rest.endswith(TOTALS) and not latest.rest.endswith(TOTALS)
+        if any((row.start, latest.start, row.end <= LONE_INTERVAL_SECONDS, is_of_only_interval)):
             return False
-        if row.rest.endswith(TOTALS) and not latest.rest.endswith(TOTALS):
-            return False  # of the only interval
         is_apart = self.is_headed or not any((self.streams, row.rest, latest.rest))
         is_copy = row.bytes == latest.bytes and key == next(reversed(self.latest))
         # The report of the other end follows with what it lost.
