@@ -128,6 +128,8 @@ def test_losses_of_udp_are_the_receivers(version):
     )
     assert (flow.sent.lost, flow.received.out_of_order) == (None, 0)
     assert flow.received.bytes <= flow.sent.bytes
+    jitter = document["end"]["sum"]["jitter_ms"] / 1000
+    assert (flow.sent.jitter, flow.received.jitter) == (None, pytest.approx(jitter))
     assert run.target == (None if version in ("3.7", "3.9") else 200e6)
 
 

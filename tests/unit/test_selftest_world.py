@@ -349,6 +349,12 @@ def test_slow_start_knows_the_capacity_of_a_path_that_is_not_filled_again():
     assert "--time 60" in first.advice
 
 
+def test_of_slow_start_its_end_counts_and_no_later_loss():
+    first = diagnose(after_slow_start(*QUEUE)).findings[0]
+    later = *QUEUE, *[(151.0, 270, 0)] * 10, (151.0, 270, 1)
+    assert diagnose(after_slow_start(*later)).findings[0].evidence == first.evidence
+
+
 @pytest.mark.parametrize(
     "one",
     [
