@@ -176,8 +176,7 @@ def _has_constant_flight(look: Look) -> bool:
 
 def is_window(look: Look) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    is_unused = look.is_unused and _may_be_buffer(look, look.cwnd or 0.0)
-    return is_unused or _has_constant_flight(look)
+    return look.is_unused or _has_constant_flight(look)
 
 
 def _may_be_buffer(look: Look, size: float) -> bool:
