@@ -259,8 +259,8 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate)} of what is offered, because of D09 its CPU, "
-        "D11 its NIC's rings, or D13 its softirq budget; the loss-free rate is not known: search "
+        f"the receiver takes {amounts.rate(look.rate)} of what is offered (because of its CPU, "
+        "D11 its NIC's rings, or D13 its softirq budget); the loss-free rate is not known: search "
         f"for it{_fragments_clause(look)}",
         (look.loss_fact,),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
