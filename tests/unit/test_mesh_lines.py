@@ -247,7 +247,7 @@ def test_ten_ready_hosts_of_many_are_tested_with_each_other(tmp_path):
     verdict = judge_mesh(run.plan, run.rows, run.reasons)
     assert (len(verdict.silent), set(verdict.silent) - set(gone)) == (56, set())
     assert verdict.tested >= 40
-    assert verdict.reasons["n20"] == "ssh: connect to host n20 port 22: No route to host"
+    assert verdict.reason_by_silent_host["n20"] == "ssh: connect to host n20 port 22: No route to host"
     # n7 is slow: also among the ten.
     assert [one.names for one in verdict.confirmed] == [("n7",)]
 
