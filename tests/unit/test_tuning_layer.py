@@ -63,7 +63,7 @@ class Tuned(Agent):
 
     def revert(self):
         purpose = Restore(PLACES.sysctl / SYSCTL_FILE)
-        outcome = Transaction(self, purpose, purpose.shape(self.survey())).run()
+        outcome = Transaction(self, purpose, purpose.adapt(self.survey())).run()
         self.kernel.allowed = None
         self.record = outcome.decision.record
 
