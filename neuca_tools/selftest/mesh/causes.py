@@ -84,6 +84,11 @@ def subject_of(entity: Entity) -> tuple[str, str]:
     return subject.format(*entity.names), direction
 
 
+def directed_subject(subject: str, direction: str) -> str:
+    """ "node7 (out)", "group r1"."""
+    return subject if direction == "both" else f"{subject} ({direction})"
+
+
 def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
     """The kind of the finding that a suspect is, and its text."""
     tests = [rows[number] for number in suspect.tests]

@@ -15,13 +15,13 @@ from typing import NamedTuple, Optional
 from neuca_tools import __version__
 from neuca_tools.model.printable import counted, escape_markup
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.mesh.causes import directed_subject
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.observe import MTU, known_values
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     evidence_lines,
     pairs_text,
-    subject_with_direction,
     verdict_line,
     verdict_shortcomings,
 )
@@ -85,7 +85,7 @@ def _finding_section(finding: MeshFinding) -> Iterator[str]:
     severity = "fault" if finding.state == CONFIRMED else "limit"
     tag = f"<span class=tag>{escape_markup(finding.state)}</span>"
     text = finding.text[:1].upper() + finding.text[1:]
-    subject = escape_markup(subject_with_direction(finding))
+    subject = escape_markup(directed_subject(finding.subject, finding.direction))
     title = f"<h2>{tag} {escape_markup(finding.kind)}: {subject}</h2>"
     yield f'<section class="finding {severity}">{title}<p>{escape_markup(text)}.</p>'
     yield from (f"<p class=quiet>{escape_markup(words)}</p>" for words in evidence_lines(finding))

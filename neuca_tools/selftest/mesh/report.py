@@ -16,6 +16,7 @@ from neuca_tools.model.printable import counted, printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.mesh.causes import directed_subject
 from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_identity
 from neuca_tools.selftest.mesh.observe import RATE, known_values, nearest_quantile, reference_values
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
@@ -105,7 +106,9 @@ def verdict_line(result: MeshResult) -> str:
     parts = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
     if verdict.findings:
         first = verdict.findings[0]
-        parts.append(f"{first.kind} {subject_with_direction(first)} {first.state}")
+        parts.append(
+            f"{first.kind} {directed_subject(first.subject, first.direction)} {first.state}"
+        )
     if len(verdict.findings) > 1:
         parts.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
@@ -117,17 +120,11 @@ def verdict_line(result: MeshResult) -> str:
     return printable_line(f"MESH {', '.join(parts)}")
 
 
-def subject_with_direction(finding: MeshFinding) -> str:
-    """ "node7 (out)", "group r1"."""
-    way = "" if finding.direction == "both" else f" ({finding.direction})"
-    return f"{finding.subject}{way}"
-
-
 def report_text(result: MeshResult) -> str:
     """The findings with their evidence, and the verdict as the last line."""
     lines: list[str] = []
     for finding in result.verdict.findings:
-        subject = f"{finding.kind} {subject_with_direction(finding)}"
+        subject = f"{finding.kind} {directed_subject(finding.subject, finding.direction)}"
         lines.append(f"{finding.state.upper():<13}{subject}: {finding.text}")
         lines += [f"             {text}" for text in evidence_lines(finding)]
         lines += [f"             {' > '.join(finding.path)}: {text}" for text in finding.diagnosis]

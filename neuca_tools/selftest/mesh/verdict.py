@@ -16,7 +16,7 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.mesh import causes, observe
 from neuca_tools.selftest.mesh import entities as kinds
-from neuca_tools.selftest.mesh.causes import cause_of, median_of_tests, subject_of
+from neuca_tools.selftest.mesh.causes import cause_of, directed_subject, median_of_tests, subject_of
 from neuca_tools.selftest.mesh.entities import Entity, Observation, is_on_path
 from neuca_tools.selftest.mesh.localise import (
     CHANCE_OF_BAD,
@@ -288,7 +288,7 @@ def _finding_of(
         text,
         names=suspect.entity.names,
         tests=tuple(tests[-MAX_TESTS:]),
-        equivalent=tuple(map(_entity_words, suspect.equivalent)),
+        equivalent=tuple(directed_subject(*subject_of(entity)) for entity in suspect.equivalent),
         path=paths[-1],
         paths=_disjoint_paths([paths[-1], *paths], suspect.entity),
         measured=_measured_texts(plan, rows, suspect),
@@ -351,11 +351,6 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
         paths=((last.client, last.server),),
         measured=(f"rate {amounts.rate(median)} (expected {amounts.rate(plan.expect)})",),
     )
-
-
-def _entity_words(entity: Entity) -> str:
-    subject, direction = subject_of(entity)
-    return subject if direction == "both" else f"{subject} ({direction})"
 
 
 def _state_after_retests(suspect: Suspect, retests: Sequence[Observation]) -> str:
