@@ -40,9 +40,7 @@ from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-COUNTED_SHARE = (
-    0.5  # of the losses: if counters of the hosts explain so many, they are the cause (D07)
-)
+COUNTED_SHARE = 0.5  # of the losses: a counter of a host that explains so many is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
 EXPECTED_LOSSES = 3

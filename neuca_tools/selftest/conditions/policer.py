@@ -27,9 +27,7 @@ from neuca_tools.selftest.conditions.overflow import (
 )
 from neuca_tools.selftest.evidence.look import Look
 
-PLATEAU_LEVEL = (
-    0.9  # of the plateau: a test above the rate of a policer receives at least this (D17)
-)
+PLATEAU_LEVEL = 0.9  # of the plateau: what a test above a policer's rate receives at least (D17)
 MIN_INTERVALS = 3  # that a judgement needs at least
 INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
 POLICED_LOSS = 0.01  # of the segments: more than chance or a queue drops while the rate is even

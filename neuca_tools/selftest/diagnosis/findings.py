@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
-from neuca_tools.selftest.conditions.thresholds import PARALLEL, has_passed
+from neuca_tools.selftest.conditions.thresholds import PARALLEL, has_passed, is_crowded
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -160,8 +160,6 @@ def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
 # Shares of the packets, bounds of our own. A host that is busy for a moment loses up to LOST; of
 # what is sent slowly and evenly, to see each direction by itself, hardly any is lost.
 LOST_SHARE, GENTLY_LOST_SHARE = 0.02, 0.01
-# Segments that a stream keeps in flight at least: BBR.MinPipeCwnd (draft-ietf-ccwg-bbr).
-SEGMENTS_IN_FLIGHT = 4
 # Seconds without any data: two intervals of iperf, because a slow one may carry no whole block.
 PAUSE_SECONDS = 2.0
 # Of the bytes: what arrives beyond what was sent was duplicated on the path.
@@ -222,15 +220,9 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
         return False
     if look.protocol == "udp":
         return True
-    if has_passed(look) and (overflows(look) or path_capacity(look) or _is_crowded(look)):
+    if has_passed(look) and (overflows(look) or path_capacity(look) or is_crowded(look)):
         return False
     return not _has_finding(findings, look.phase.direction)
-
-
-def _is_crowded(look: Look) -> bool:
-    """Whether more streams share the path than can have their fewest segments in flight."""
-    in_flight = look.known_rate * (look.rtt or float("inf")) / 8
-    return look.streams > 1 and in_flight < SEGMENTS_IN_FLIGHT * look.mss * look.streams
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
