@@ -183,16 +183,8 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     for route, device in _default_routes_of_others(world, left_out):
         metric = metrics.get(route.to.version, 0)
         is_removed = (route.to, route.index, route.metric) in removed
-        if _may_be_preferred(route, metric) and not is_removed:
+        if route.metric < metric and not is_removed:
             yield _bypass_problem(route, device, metric, world)
-
-
-def _may_be_preferred(route: Route, metric: int) -> bool:
-    """Whether the kernel may prefer this route to one with the metric.
-
-    In IPv6, of routers with the same metric, a router itself says how preferred it is (RFC 4191).
-    """
-    return route.metric < metric or (route.metric == metric and route.to.version == 6)
 
 
 def _default_routes_of_others(

@@ -121,22 +121,6 @@ def test_a_nic_whose_advertisements_are_requested_keeps_what_they_set(attacked):
     assert settings(guest) == ADVERTISED
 
 
-def test_a_router_that_takes_the_default_route_on_request_is_reported(guest, attackers):
-    """Its preference is high, and the metric that of the management NIC."""
-    guest.management()
-    evil = attackers().on_dataplane("dp1", 1, up=True)
-    assert guest.once(f"{OURS}sysctl.net.ipv6.conf.{{interface}}.accept_ra = 1\n").code == 0
-    evil.advertise()
-    evil.delivered()
-    assert guest.look("route get 2600::1")[0]["dev"] == "dp1"
-    assert guest.once().code == 4
-    [(code, text)] = guest.problems()
-    assert code == "contested"
-    assert text.startswith(
-        f"another program leads the IPv6 default route of this host through dp1 via {evil.link_local}"
-    )
-
-
 def test_a_value_on_a_nic_that_took_no_advertisement_is_left_alone(guest, attackers):
     guest.management()
     guest.sysctl("net/ipv6/conf/default/accept_ra", 0)
