@@ -57,19 +57,6 @@ def test_start_status_and_stop(own_root, deb):
     ]
 
 
-@pytest.mark.parametrize("script", [SCRIPT, "/etc/init.d/neuca-guest"])
-def test_status_and_stop_right_after_a_start_know_the_agent(own_root, deb, script):
-    """Several times: its pid file was written later, and its process had the name of the shell."""
-    said = own_root(
-        INSTALL
-        + QUIETLY
-        + f"for _ in $(seq 10); do {script} start; {script} status; {script} stop; done > /tmp/said\n"
-        "grep -c 'is running with process id' /tmp/said; pgrep -cx neucad || true\n",
-        deb,
-    )
-    assert _lines(said) == ["10", "0"]
-
-
 def test_a_second_start_and_a_second_stop_change_nothing(own_root, deb):
     said = own_root(
         INSTALL
