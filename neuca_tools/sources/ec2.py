@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Optional
 
@@ -104,6 +105,7 @@ class Ec2(Service):
         if cached is not None and not cached.value:
             return answer
 
+        @cache  # the list of everything is asked for by several parts
         def read(path: str) -> Optional[bytes]:
             return self.metadata(f"{_ROOT}{path}", deadline, session).data
 
