@@ -115,24 +115,6 @@ def test_every_output_has_the_verdict_that_the_comparison_makes(ends):
     assert ("WORSE" in said.out) or said.code != 7
 
 
-COUNTERS = """import json
-from neuca_tools.selftest.measure.host.kernel import read_link_counters
-print(json.dumps(read_link_counters()))"""
-
-
-def test_the_drops_of_a_queue_are_those_that_tc_counts(ends):
-    def counted():
-        read = ends.lab.run(sys.executable, "-c", COUNTERS)
-        return json.loads(read.out)["dp1.qdisc"]
-
-    ends.lab.run(*"tc qdisc add dev dp1 root bfifo limit 1".split())
-    ends.lab.run(*f"ping -c 1 -W 1 {FAR}".split(), check=False)
-    before = counted()
-    (queue,) = json.loads(ends.lab.run(*"tc -s -j qdisc show dev dp1".split()).out)
-    assert 0 < before["drops"] <= queue["drops"] <= counted()["drops"]
-    assert [before["backlog"], before["requeues"]] == [queue["backlog"], queue["requeues"]]
-
-
 @pytest.mark.parametrize("step", ["latency", "path-mtu", "connections"])
 def test_a_step_alone_is_a_result(ends, step):
     ends.serve()
