@@ -333,9 +333,10 @@ class Daemon:
             self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
 
     def _discard_events(self, new_links: Collection[int]) -> None:
-        """Plan no pass for nothing but links that the last one created, and that are still there.
+        """Cancel a pass that was planned only because the last one created these links.
 
-        udev has processed them, so its events have arrived.
+        Events of a link that has disappeared since count. udev has processed the others, so that
+        its events have arrived.
         """
         if new_links:
             self._link_events()

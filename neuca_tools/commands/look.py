@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_metrics(arguments: argparse.Namespace) -> int:
-    """`neuca status --prometheus`. Without a status, the file says so: an earlier one would not."""
+    """`neuca status --prometheus`. A status that cannot be determined replaces the file as well."""
     from neuca_tools.status.prometheus import metrics_without_status, status_metrics
 
     _check_status_options(arguments)

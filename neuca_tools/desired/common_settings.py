@@ -52,9 +52,8 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
     `without_ipv6` the reasons why links have no IPv6.
 
-    `trusted`: see `merge.trusted_links`. `gateways`
-    are the gateways of links with policy routing. `masters` has the requested bond or bridge of
-    each link.
+    `trusted`: see `merge.trusted_links`. `gateways` are the gateways of links with policy routing.
+    `masters` has the requested bond or bridge of each link.
     """
 
     def __init__(
@@ -67,12 +66,8 @@ class CommonSettings:
         *,
         trusted: Optional[Collection[LinkKey]],
     ) -> None:
-        self.scene, self.limits, self.masters, self.trusted = (
-            scene,
-            limits,
-            masters,
-            trusted,
-        )
+        self.scene, self.limits = scene, limits
+        self.masters, self.trusted = masters, trusted
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.sysctl_judge, self.gateways = sysctl_judge, gateways
         quiet = links_without_advertisements(self.requests, self.roles, self.world)

@@ -33,7 +33,6 @@ INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
 SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
 SYSFS = Path("/sys/class")
-SYSTEMD_DIRECTORY = Path("/run/systemd/system")  # sd_booted(3)
 # iscsid gives up a login after 120 s (node.conn[0].timeo.login_timeout times
 # initial_login_retry_max).
 ISCSIADM_SECONDS = 150.0
@@ -87,7 +86,7 @@ def set_initiator_name(iqn: str) -> None:
     if [line for line in lines if line and not line.startswith(b"#")] == [content.strip()]:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
-    if SYSTEMD_DIRECTORY.is_dir():
+    if programs.SYSTEMD_DIRECTORY.is_dir():
         programs.run_program(
             "restart iscsid", ["systemctl", "try-restart", "iscsid.service"], ISCSIADM_SECONDS
         )
@@ -180,7 +179,7 @@ def log_in(target: Target) -> None:
     target.run(f"log in to {target.name} at {target.portal}", "--login")
     # The service logs out at shutdown, after unmounting. It was not started at boot if there was
     # no record then.
-    if SYSTEMD_DIRECTORY.is_dir():
+    if programs.SYSTEMD_DIRECTORY.is_dir():
         start = ["systemctl", "start", "--no-block", *SERVICES]
         programs.run_program("start open-iscsi", start, ISCSIADM_SECONDS, accepted=range(256))
 

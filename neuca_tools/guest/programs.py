@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import ApplyError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import subprocess
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the current directory
+SYSTEMD_DIRECTORY = Path("/run/systemd/system")  # exists where systemd runs (sd_booted(3))
 ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 OUTPUT_SECONDS = 1.0  # to wait for the rest of the output after a program has ended
 MAX_MESSAGE_CHARACTERS = 400  # of a program's output in an error message

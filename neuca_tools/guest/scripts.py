@@ -27,7 +27,6 @@ from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read_state, save_state
 
 BOOT_SCRIPT = "bootscript"
-SYSTEMD_DIRECTORY = Path("/run/systemd/system")  # sd_booted(3)
 MARGIN_SECONDS = 60.0  # for which a script is waited for beyond its time-out
 # It waits until the unit has ended, and removes it even if the script fails.
 SYSTEMD_RUN = (
@@ -141,7 +140,7 @@ def _start_script(config: Config, script: Script, files: ScriptFiles, started: s
     ]
     if (
         config.managers == "auto"
-        and SYSTEMD_DIRECTORY.is_dir()
+        and programs.SYSTEMD_DIRECTORY.is_dir()
         and programs.find_program("systemd-run")
     ):
         name = files.body.name

@@ -187,7 +187,7 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
 
 
 def _add_subnets(draft: Draft, subnets: Sequence[Part]) -> None:
-    """Add all subnets but those that are left to the user; the link is his if all of them are."""
+    """Add the subnets. Those that are left to the user are ignored; if all are, so is the link."""
     manual = [subnet for subnet in subnets if subnet.text("control") == "manual"]
     if manual and len(manual) == len(subnets):
         draft.leave_to_user()
