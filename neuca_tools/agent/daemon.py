@@ -157,7 +157,7 @@ class Daemon:
     # --- the worker ---
 
     def _begin(self, job: Job) -> None:
-        self._links.has_seen_change = False
+        self._links.begin_job()
         try:
             self._worker = Worker(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
@@ -220,15 +220,27 @@ class Daemon:
         if result.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
-        self._links.reports_all_changes = result.watches_all_links and not result.failed
-        if self._links.reports_all_changes and self._links.has_seen_change:
-            # A link changed during the pass, maybe after the pass had observed it.
-            self._plan_event_pass(EVENT_GAP_SECONDS, {0})
-        if result.made_pass:
-            self._waits_for_address = result.waits_for_address
+        else:
+            self._link_events()
+        self._watch_links(result)
         if result.completed_pass:
             self._is_starting = False
-            self._links.watch_routes(result.has_routing_to_keep)
+
+    def _watch_links(self, result: JobResult) -> None:
+        """Watch what the pass says, also for what has changed since it observed the host."""
+        links, reported_routing = self._links, self._links.reports_routing
+        waited, waits = self._waits_for_address, result.waits_for_address
+        if result.made_pass:
+            self._waits_for_address = waits
+            links.reports_all_changes = result.watches_all_links and not result.failed
+        if result.completed_pass:
+            links.reports_routing = result.has_routing_to_keep
+        is_new = (links.reports_routing and not reported_routing) or (waits and not waited)
+        is_news = is_new and links.has_seen_routing_change
+        is_news = is_news or (links.reports_all_changes and links.has_seen_change)
+        if is_news and not result.failed:
+            self._plan_event_pass(EVENT_GAP_SECONDS, {0})
+        links.end_job()
 
     def _plan_retry(self, result: JobResult) -> None:
         """Plan another pass for what failed, at growing intervals.

@@ -137,14 +137,18 @@ class Watch(AbstractContextManager["Watch"]):
 class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
-    With `reports_all_changes`, any change of a link counts. `has_seen_change` is set by any link
-    message. While routes are watched, these count too: any change of a link, an address, a rule or
-    a route from DHCP, the loss of one of our routes, and a new default route of another program.
+    With `reports_all_changes`, any change of a link counts. With `reports_routing`, these count
+    too: any change of a link, an address, a rule or a route from DHCP, the loss of one of our
+    routes, and a new default route of another program. A pass decides what has to be watched, and
+    may have observed the host before the last changes. So all is received while a job runs:
+    `has_seen_change` is set by any message on a link since `begin_job`, and
+    `has_seen_routing_change` by one on an address, a rule or such a route, also of the pass itself.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.reports_all_changes = self.has_seen_change = self._watches_routes = False
+        self.reports_all_changes = self.reports_routing = self._receives_routes = False
+        self.has_seen_change = self.has_seen_routing_change = False
         self._known = set(index_by_interface().values())
         self._gone: set[int] = set()
 
@@ -153,11 +157,19 @@ class LinkWatch(Watch):
         gone, self._gone = tuple(self._gone), set()
         return gone
 
-    def watch_routes(self, routed: bool) -> None:
-        """Receive messages on routes and rules only while they matter: there may be many."""
-        if routed != self._watches_routes:
-            self._watches_routes = routed
-            option = ADD_MEMBERSHIP if routed else DROP_MEMBERSHIP
+    def begin_job(self) -> None:
+        """Receive everything from now on."""
+        self.has_seen_change = self.has_seen_routing_change = False
+        self._receive_routes(True)
+
+    def end_job(self) -> None:
+        """Receive messages on routes and rules only if they matter: there may be many."""
+        self._receive_routes(self.reports_routing)
+
+    def _receive_routes(self, receives: bool) -> None:
+        if receives != self._receives_routes:
+            self._receives_routes = receives
+            option = ADD_MEMBERSHIP if receives else DROP_MEMBERSHIP
             for group in (*RULE_GROUPS, *ROUTE_GROUPS):
                 self._socket.setsockopt(SOL_NETLINK, option, group)
 
@@ -176,6 +188,7 @@ class LinkWatch(Watch):
                 present = set(index_by_interface().values())
                 self._gone |= self._known - present
                 self._known = present
+                self.has_seen_change = self.has_seen_routing_change = True
                 links.add(0)
             with suppress(OSError):  # of a message that is cut off
                 for kind, _, _, body in parse_messages(data or b""):
@@ -185,14 +198,13 @@ class LinkWatch(Watch):
         return links
 
     def _is_relevant(self, kind: int, body: bytes, addresses: bool) -> bool:
-        if kind in (RTM_NEWROUTE, RTM_DELROUTE):
-            protocol = body[PROTOCOL_AT]
-            if protocol == ROUTE_PROTOCOL:
-                return kind == RTM_DELROUTE
-            return protocol == RTPROT_DHCP or (kind == RTM_NEWROUTE and not body[LENGTH_AT])
         if kind in (RTM_NEWLINK, RTM_DELLINK):
             return self._link_matters(kind, body, addresses)
-        return addresses or self._watches_routes
+        is_route = kind in (RTM_NEWROUTE, RTM_DELROUTE)
+        if is_route and not _route_matters(kind, body):
+            return False
+        self.has_seen_routing_change = True
+        return self.reports_routing or (addresses and not is_route)
 
     def _link_matters(self, kind: int, body: bytes, addresses: bool) -> bool:
         family, _, index, _, _ = IFINFOMSG.unpack_from(body)
@@ -206,4 +218,11 @@ class LinkWatch(Watch):
             self._known.discard(index)
             self._gone.add(index)
         is_news = was_known != is_present
-        return is_news or self.reports_all_changes or self._watches_routes or addresses
+        return is_news or self.reports_all_changes or self.reports_routing or addresses
+
+
+def _route_matters(kind: int, body: bytes) -> bool:
+    protocol = body[PROTOCOL_AT]
+    if protocol == ROUTE_PROTOCOL:
+        return kind == RTM_DELROUTE
+    return protocol == RTPROT_DHCP or (kind == RTM_NEWROUTE and not body[LENGTH_AT])

@@ -493,3 +493,43 @@ def test_links_that_a_pass_has_created_are_no_reason_for_another_pass(guest, tmp
     with guest.foreign.changing():
         out = guest.run(sys.executable, "-B", "-c", EVENTS_OF_NEW_LINKS, tmp_path).out
     assert json.loads(out) == [False, False, True, True, True]
+
+
+EVENTS_DURING_A_PASS = """import json, pathlib, subprocess, sys
+from neuca_tools.agent.daemon import Daemon
+from neuca_tools.agent.worker import JobResult
+from neuca_tools.config import Config
+config = Config()._replace(managers="none", sources=(), state_directory=pathlib.Path(sys.argv[1]))
+daemon = Daemon(config, config.state_directory / "none", print)
+daemon._waits_for_document = False
+result = JobResult(made_pass=True, completed_pass=True, sha256="0")
+subprocess.run(["ip", "link", "set", "dp1", "up"], check=True)
+def is_planned_after(words, **fields):
+    daemon._remember(result)
+    daemon._links.drain()
+    daemon._forget_events()
+    daemon._links.begin_job()
+    subprocess.run(["ip", *words.split()], check=True)
+    daemon._remember(result._replace(**fields))
+    subprocess.run(["ip", "-4", "address", "flush", "dev", "dp1"], check=True)
+    return daemon._plans.events is not None
+keeps = {"has_routing_to_keep": True}
+print(json.dumps([
+    is_planned_after("address add 192.0.2.1/24 dev dp1", **keeps),
+    is_planned_after("address add 192.0.2.1/24 dev dp1", waits_for_address=True),
+    is_planned_after("rule add from 192.0.2.1 table 7", **keeps),
+    is_planned_after("route add 203.0.113.0/24 dev dp1 proto dhcp", **keeps),
+    is_planned_after("link set dp1 mtu 1400", watches_all_links=True),
+    is_planned_after("address add 192.0.2.1/24 dev dp1"),
+    is_planned_after("route add 203.0.113.0/24 dev dp1 proto static", **keeps),
+]))
+"""
+
+
+def test_what_changes_after_a_pass_has_observed_the_host_is_a_reason_for_another_pass(
+    guest, tmp_path
+):
+    """A pass tells at its end only what it watches: a lease may come meanwhile."""
+    with guest.foreign.changing():
+        out = guest.run(sys.executable, "-B", "-c", EVENTS_DURING_A_PASS, tmp_path).out
+    assert json.loads(out) == [True] * 5 + [False] * 2
