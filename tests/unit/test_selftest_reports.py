@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import parser as text_format
 from prometheus_client.openmetrics import parser as openmetrics
-from selftest_pages import traced
+from selftest_pages import large, traced
 from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
 from test_selftest_conditions import CASES
 
@@ -312,6 +312,22 @@ def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
         for tag, attributes in found.tags
         if tag == "td" and "class" in attributes
     ] == ["good", "bad"]
+
+
+COLOURS = {0: "good", 4: "bad", 5: "bad", 6: "unknown", 8: "bad", 9: "unknown"}  # by exit code
+
+
+def test_every_class_of_a_page_is_styled_and_the_verdict_has_its_colour():
+    reports = [(one, diagnose(one)) for one in (FULL, large(), Evidence(), *CASES.values())]
+    worse = diagnose(CASES["D18"])._replace(since=ExitCode.WORSE)
+    assert 'class="verdict bad"' in report_page(CASES["D18"], worse)
+    shown = set()
+    for evidence, diagnosis in reports:
+        tags = Page(report_page(evidence, diagnosis)).tags
+        classes = [tuple(one["class"].split()) for _, one in tags if "class" in one]
+        assert ("verdict", COLOURS[diagnosis.exit_code]) in classes
+        shown.update(*classes)
+    assert {name for name in shown if not re.search(rf"\.{name}\b", STYLE)} == {"info"}
 
 
 def test_the_page_of_a_text_has_its_rate_and_window():

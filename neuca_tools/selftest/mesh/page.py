@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional
 from neuca_tools import __version__
 from neuca_tools.model.printable import counted, escape_markup
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.mesh.causes import directed_subject
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.observe import MTU, known_values
@@ -65,7 +66,7 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     if result.reference:
         about += f", reference {amounts.rate(result.reference)}"
     yield f"<p class=quiet>{about}</p>"
-    state = STATES.get(verdict.exit_code, "unknown")
+    state = STATES[NAGIOS[verdict.exit_code]]
     yield f'<p class="verdict {state}">{escape_markup(verdict_line(result))}</p></header>'
     yield "<div class=findings>"
     for finding in verdict.findings:

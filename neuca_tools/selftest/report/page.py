@@ -15,7 +15,7 @@ from neuca_tools import __version__
 from neuca_tools.model.printable import escape_markup as escape
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.compare import with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
@@ -50,14 +50,8 @@ BEFORE = ("test", "before", "after")
 LATENCY = ("path", "median", "99 of 100", "longest")
 UDP = ("offered", "lost")
 PATH = ("hop", "routers", "round trip", "MTU")
-# The CSS classes of the verdicts.
-STATES = {
-    ExitCode.PASS: "good",
-    ExitCode.BELOW: "bad",
-    ExitCode.NOT_AS_PLANNED: "bad",
-    ExitCode.WORSE: "bad",
-    ExitCode.UNREACHABLE: "bad",
-}
+# The CSS classes of the verdicts, by their Nagios states.
+STATES = ("good", "bad", "bad", "unknown")
 
 
 def report_page(
@@ -85,7 +79,7 @@ def _body_parts(
 ) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
     yield f"<p class=quiet>{escape(_about_test(evidence))}</p>"
-    state = STATES.get(diagnosis.exit_code, "unknown")
+    state = STATES[NAGIOS[diagnosis.exit_code]]
     yield f'<p class="verdict {state}">{escape(verdict_text(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
@@ -99,9 +93,8 @@ def _body_parts(
         yield from _finding_section(finding)
     yield "</div><div class=pictures>"
     yield from _timeline_section(evidence)
-    yield "<div class=tables>"
     yield from _report_tables(evidence, diagnosis, before)
-    yield f"</div></div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
+    yield f"</div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
 def _timeline_section(evidence: Evidence) -> Iterator[str]:

@@ -131,7 +131,7 @@ def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     lines = [line for line in panel.lines if any(line.parts)]
     x = WIDTH - RIGHT - sum(len(line.name) * CHARACTER + 32 for line in lines)
     for line in lines:
-        yield svg_rectangle(f"fill s{line.colour}", (x + 16, y - 9), (12, 10))
+        yield svg_rectangle(f"s{line.colour}", (x + 16, y - 9), (12, 10))
         yield svg_label("label", (x + 32, y), line.name, "start")
         x += len(line.name) * CHARACTER + 32
 
@@ -139,7 +139,7 @@ def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
 def _curve_shape(colour: int, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
-        return f'<circle class="dot s{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+        return f'<circle class="s{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
     return f'<polyline class="line s{colour}" points="{points}"/>'
 
