@@ -1,0 +1,313 @@
+"""Each threshold that the manual pages of the self-test publish: two values around it, and what changes between them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from selftest_runs import flow_of, tcp, udp_phase
+from test_selftest_printed import (
+    EVEN,
+    LAN,
+    ONE_THREAD,
+    STEADY_RATES,
+    UNEVEN,
+    WAN,
+    document,
+    of_bbr,
+    of_streams,
+    text,
+    totals_of_datagrams,
+    udp,
+)
+
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.diagnosis.compare import compare
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Phase
+from neuca_tools.selftest.evidence.route import OneWay
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
+from neuca_tools.selftest.mesh.observe import observe_tests
+from neuca_tools.selftest.mesh.schedule import make_plan
+from neuca_tools.selftest.readers.documents import evidence_of
+
+PAGES = Path(__file__).parents[2] / "docs" / "man"
+LOOPBACK = ("127.0.0.1", "127.0.0.1")
+NO_TOTAL = Total()
+GROWING = [2000 + 90 * at for at in range(10)]
+
+
+def said(evidence) -> str:
+    """The findings, the guesses and the failures, and whether the first test passed."""
+    if isinstance(evidence, str):
+        evidence = evidence_of(evidence.encode())
+    found = diagnose(evidence)
+    ids = [f"{one.id} {one.severity}" for one in found.findings]
+    ids += [f"{one.id} possible" for one in found.possible]
+    passed = [f"passed {phase.passed}" for phase in found.phases[:1]]
+    return "; ".join([*ids, *found.failures, *passed])
+
+
+def expected(rate, content):
+    return replace(evidence_of(content.encode()), expect=rate)
+
+
+def both_at_once(rate):
+    flows = tuple(Flow(way, received=Total(10.0, rate=rate)) for way in ("forward", "reverse"))
+    phase = Phase("tcp-bidir", Run("iperf3", protocol="tcp", flows=flows))
+    return Evidence(phases=(phase,), expect=100e6)
+
+
+def one_flow(*intervals, sent=NO_TOTAL, received=NO_TOTAL, protocol="tcp"):
+    flow = Flow("forward", intervals, sent, received)
+    return Evidence(phases=(Phase(protocol, Run("iperf3", protocol=protocol, flows=(flow,))),))
+
+
+def paused(seconds):
+    ends = (0, 1, 1 + seconds, 2 + seconds)
+    rates = (640e6, 0.0, 640e6)
+    return one_flow(*(Interval(*at, rate=rate) for *at, rate in zip(ends, ends[1:], rates)))
+
+
+def sent_again(share, rate, count):
+    """Retransmits in each of `count` seconds at this rate in Mbit/s."""
+    return [round(share * rate * 1e6 / 8 / 1448)] * count
+
+
+def varied(rate, part, **more):
+    return text([rate * (1 - part), rate * (1 + part)] * 5, **more)
+
+
+def window_of(seconds, rate):
+    """KBytes of a window that takes so long at this rate in Mbit/s."""
+    return round(seconds * rate * 1e6 / 8 / 1024, 2)
+
+
+def policed(loss=0.02, part=0.02, window=60):
+    return varied(15, part, cwnds=[window] * 10, retransmits=sent_again(loss, 15, 10), ends=WAN)
+
+
+def slow_datagrams(rate):
+    return (
+        totals_of_datagrams(0.12, 0.04)
+        .replace("0.9 Mb", f"{rate:.2f} Mb")
+        .replace("1.0 Mb", f"{rate / 0.88:.2f} Mb")
+    )
+
+
+def busy(own):
+    """A slow test while a CPU is full, of which iperf used so much, as it counts itself."""
+    quiet = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
+    (phase,) = tcp(flow_of(95e6, **quiet)).phases
+    sender = tuple(replace(each, cpus=(Cpu(user=each.time),)) for each in phase.sender)
+    run = Run("iperf3", protocol="tcp", cpu_local=own, cpu_remote=3.0)
+    return Evidence(phases=(replace(phase, run=run, sender=sender),))
+
+
+def overlay(rate):
+    """A VXLAN without offloads over a path that carries 6 Gbit/s."""
+    quiet = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
+    over, under = (
+        tcp(flow_of(each, **quiet), path=name)
+        for each, name in ((rate, "overlay"), (6e9, "underlay"))
+    )
+    offloads = {"tx-udp_tnl-segmentation": False}
+    links = (
+        Link("eth1", "physical", mtu=9000),
+        Link("vx0", "vxlan", "eth1", 8950, offloads=offloads),
+    )
+    return replace(over, phases=(*over.phases, *under.phases), local=Host(links=links))
+
+
+def bbr_window(flights):
+    content = document(STEADY_RATES, [36.6] * 8, cwnd=int(flights * 217.8e3))
+    return of_bbr(content)
+
+
+def bbr_loss(share):
+    rates = [47.9, 44.2, 48.6, 46.1, 49.4, 45.8, 48.1, 46.7]
+    return of_bbr(text(rates, [420] * 8, sent_again(share, 47.1, 8), WAN))
+
+
+def spinning(share):
+    cpu = {"cpu": (share, 4.6), "protocol": "UDP"}
+    return document([407, 402, 411, 399, 405], [0.3] * 5, None, **cpu)
+
+
+def duplicated(share):
+    sent = Total(10.0, 1.25e7, 1e7, datagrams=8633)
+    received = replace(sent, bytes=1.25e7 * (1 + share), rate=1e7 * (1 + share), lost=0)
+    return one_flow(sent=sent, received=received, protocol="udp")
+
+
+def fast(rate, part=0.2):
+    rates = [rate * (1 - part), rate * (1 + part)] * 5
+    return text(rates, GROWING, [3, 0] * 5, ("a", "b"))
+
+
+def lost_slowly(share):
+    return Evidence(one_way=(OneWay("forward", 1e6, 10_000, 10_000, round(share * 10_000), 0, ()),))
+
+
+def steady(rate, window=None, **more):
+    return text([rate] * 8, [window] * 8 if window else None, **more)
+
+
+def even(rate):
+    return steady(rate, 300)
+
+
+def datagrams(share):
+    return Evidence(phases=(udp_phase(1e8, 1e8, share * 1e8),))
+
+
+def lost(share):
+    return text(UNEVEN, ends=WAN, total=sum(sent_again(share, 300, 10)))
+
+
+def loopback(rate):
+    again = sent_again(0.03, rate, 10)
+    return varied(rate, 0.2, cwnds=[300] * 10, retransmits=again, ends=LOOPBACK)
+
+
+def streams(count, rate):
+    rates = [each * rate for each in EVEN]
+    return of_streams(rates, count, 3, sent_again(0.01, rate, 10))
+
+
+def one_thread(rate):
+    return ONE_THREAD.replace("34.1", f"{rate:.1f}")
+
+
+def queued_for(seconds, rate, ends=LAN):
+    return steady(rate, window_of(seconds, rate), ends=ends)
+
+
+def bucket(rate):
+    windows = [400 + 60 * at for at in range(11)]
+    return text([950] + [rate * each for each in EVEN], windows, ends=WAN)
+
+
+def long_queue(seconds):
+    windows = [window_of(seconds, 3.25) + at for at in range(8)]
+    return text([3, 4, 3.5, 2.5] * 2, windows, ends=WAN)
+
+
+def slow_sender(loss):
+    return "$ iperf3 -u -c x -b 100M\n" + udp([11.2 * (1 - loss)] * 6, [11.2] * 6)
+
+
+# What the page says; what is judged, by a value; two values, and what is said of the second alone.
+THRESHOLDS = [
+    ("TCP passes with 90% of it", lambda v: expected(1e8, even(v)), 89.5, 90.1, "passed True"),
+    ("both directions at once with 70% of twice", both_at_once, 69.5e6, 70.1e6, "passed True"),
+    ("UDP with 80% of the rate", datagrams, 0.795, 0.801, "passed True"),
+    ("2% of the datagrams,", datagrams, 0.981, 0.979, "2.1% of the datagrams"),
+    ("1% of those sent slowly", lost_slowly, 0.0099, 0.0101, "1.0% of slowly sent datagrams"),
+    ("2% of the segments of TCP", bbr_loss, 0.0195, 0.0205, "of the segments to the peer were"),
+    ("2% of datagrams that arrived twice", duplicated, 0.0198, 0.0202, "arrived twice"),
+    ("two seconds or more without data", paused, 1.95, 2.0, "for 2.00 s nothing was transferred"),
+    ("iperf and the softirqs used at least 40% of it", busy, 39.5, 40.1, "D09 limit"),
+    ("a rate of 90 to 95% of an Ethernet speed", even, 893, 897, "D18 info"),
+    ("a rate of 90 to 95% of an Ethernet speed", even, 957, 953, "D18 info"),
+    ("(up to 100% from 10 Gbit/s on)", even, 10_100, 10_000, "D18 info"),
+    ("1.00 to 1.02 Gbit/s", lambda v: steady(v, ends=WAN), 1024, 1019, "D18 limit"),
+    ("0.45% of the segments were lost", lost, 0.0044, 0.0046, "D05 limit"),
+    ("a loopback at more than 500 Mbit/s", loopback, 510, 490, "D05 limit"),
+    ("four or more streams at more", lambda v: streams(4, v), 10_100, 9_700, "D05 limit"),
+    ("four or more streams at more", lambda v: streams(v, 10_100), 4, 3, "D05 limit"),
+    ("Policer (D17): at least 1%", lambda v: policed(loss=v), 0.0095, 0.0105, "D17 limit"),
+    ("varies by less than 15%", lambda v: policed(part=v), 0.154, 0.148, "D17 limit"),
+    ("at least twice the average", lambda v: policed(window=v), 24, 25.5, "D17 limit"),
+    ("below 30 Mbit/s", lambda v: steady(v, 610, command="-w 2M -c x"), 30.1, 29.8, "D01 limit"),
+    ("a window below 2 MiB", lambda v: steady(170, v), 2000, 2060, "D01 limit"),
+    ("varies by 5%", lambda v: varied(170, v, cwnds=[3000] * 10), 0.053, 0.048, "D01 limit"),
+    ("at more than 10 Gbit/s", lambda v: steady(v, 9000, ends=WAN), 10_100, 8_900, "D01 limit"),
+    ("unless it is three times the data in flight", bbr_window, 2.8, 3.0, "D01 limit"),
+    ("Losses of less than 10% do not limit it", bbr_loss, 0.098, 0.102, "D05 limit"),
+    ("98% of a CPU", lambda v: text(UNEVEN, cpu=(9, v), ends=LOOPBACK), 97.5, 98.1, "D09 limit"),
+    ("70% next to the softirqs", lambda v: text(UNEVEN, cpu=(9, v)), 69.5, 70.1, "D09 limit"),
+    ("70% next to the softirqs", spinning, 69.5, 70.1, "D09 limit"),
+    ("of more than 30 Mbit/s", lambda v: queued_for(0.004, v), 29.5, 30.2, "D09 limit"),
+    ("holds 1 ms at least", lambda v: queued_for(v, 412), 0.00095, 0.00105, "D09 limit"),
+    ("and less than 10 ms", lambda v: queued_for(v, 412), 0.0105, 0.0099, "D09 limit"),
+    ("a rate of more than 10 Gbit/s that varies by 5%", fast, 9_800, 10_150, "D09 limit"),
+    ("that varies by 5%", lambda v: fast(15_000, v), 0.048, 0.052, "D09 limit"),
+    ("that carry 25 to 60 Gbit/s", one_thread, 24.7, 25.6, "D09 limit"),
+    ("that carry 25 to 60 Gbit/s", one_thread, 60.4, 59.5, "D09 limit"),
+    ("varies by less than 3%", lambda v: varied(33.5, v, ends=WAN), 0.033, 0.028, "D18 limit"),
+    ("less than 1 ms of it", lambda v: queued_for(v, 19.6, WAN), 0.00095, 0.00105, "D18 limit"),
+    ("falls to a third or less", bucket, 325, 312, "D18 limit"),
+    ("more than 1.2 seconds of the rate", long_queue, 1.15, 1.22, "D18 limit"),
+    ("of at most 10 Mbit/s and of one direction", slow_datagrams, 10.2, 9.9, "D19 fault"),
+    ("up to 20%", lambda v: totals_of_datagrams(v, 0.04), 0.204, 0.197, "D19 fault"),
+    ("a quarter of a second", lambda v: totals_of_datagrams(0.12, v), 0.26, 0.24, "D19 fault"),
+    ("If 1% or more of them are lost", slow_sender, 0.011, 0.0098, "D20 limit"),
+    ("reaches less than 70% of the baseline", overlay, 4.25e9, 4.15e9, "D24 limit"),
+]
+
+
+def page(name) -> str:
+    lines = (PAGES / name).read_text(encoding="utf-8").splitlines()
+    return " ".join(line for line in lines if not re.match(r"\.\w", line))
+
+
+@pytest.mark.parametrize(("words", "judged", "without", "value", "wanted"), THRESHOLDS)
+def test_a_verdict_changes_where_the_manual_says(words, judged, without, value, wanted):
+    assert words in page("neuca-selftest.1")
+    assert wanted not in said(judged(without))
+    assert wanted in said(judged(value))
+
+
+def rate(value) -> Evidence:
+    return tcp(flow_of(value * 1e6))
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "alike", "worse"),
+    [
+        ("more than 10% below that median", [*map(rate, (999, 1000, 1001))], rate(905), rate(895)),
+        ("(20% for fewer than three tests)", [rate(1000)] * 2, rate(805), rate(795)),
+        (
+            "three times the median absolute deviation",
+            [*map(rate, (900, 1000, 1100))],
+            rate(705),
+            rate(695),
+        ),
+        (
+            "more than one percentage point above",
+            [datagrams(0.995)],
+            datagrams(0.986),
+            datagrams(0.984),
+        ),
+    ],
+)
+def test_a_test_is_worse_than_earlier_ones_where_the_manual_says(words, before, alike, worse):
+    assert words in page("neuca-selftest.1")
+    assert compare(before, alike).exit_code == ExitCode.PASS
+    assert compare(before, worse).exit_code == ExitCode.WORSE
+
+
+@pytest.mark.parametrize(
+    ("words", "usual", "good", "bad"),
+    [
+        ("three times that and 1%", {"loss_out": 0.01}, {"loss_out": 0.039}, {"loss_out": 0.041}),
+        ("2 ms", {"rtt": 0.001}, {"rtt": 0.0049}, {"rtt": 0.0051}),
+        ("10 ms", {"jitter": 0.01}, {"jitter": 0.039}, {"jitter": 0.041}),
+        ("below 80%", {"rate_out": 1e9}, {"rate_out": 0.81e9}, {"rate_out": 0.79e9}),
+    ],
+)
+def test_a_test_of_a_mesh_is_bad_where_the_manual_says(words, usual, good, bad):
+    assert words in page("neuca-selftest-mesh.1")
+    hosts = [MeshHost(name, f"10.0.0.{at}", {}) for at, name in enumerate("abc", 1)]
+    plan = make_plan(MeshPlan(hosts, (), 1e9))
+    for values, is_bad in ((good, False), (bad, True)):
+        rows = [Row(0, "a", "b", **usual)] * 4 + [Row(0, "a", "c", **values)]
+        observed = chain(*observe_tests(plan, rows).values())
+        assert [each.test for each in observed if each.is_bad] == [4] * is_bad
