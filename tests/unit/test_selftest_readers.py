@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence.run import Connection, Interval, Run, Total
 from neuca_tools.selftest.readers import (
     iperf2_text,
@@ -548,6 +549,25 @@ def test_no_damaged_document_raises(text):
         must_be_a_run(run)
     for reader in (iperf3_json, iperf3_text, iperf2_text):
         must_be_a_run(reader.read(text))
+
+
+def without_each_key(value):
+    """The same without one of its keys, for each key; of a list, for those of its first part."""
+    if isinstance(value, list) and value:
+        yield from ([part, *value[1:]] for part in without_each_key(value[0]))
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield {name: each for name, each in value.items() if name != key}
+            yield from ({**value, key: part} for part in without_each_key(inner))
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "bidir", "reverse", "refused"])
+def test_no_key_of_a_document_is_needed(kind):
+    for damaged in without_each_key(raw(f"3.21-{kind}.json")):
+        content = json.dumps(damaged).encode()
+        must_be_a_run(read_run(content))
+        with suppress(SelftestError):
+            diagnose(evidence_of(content))
 
 
 @settings(max_examples=120, deadline=None)
