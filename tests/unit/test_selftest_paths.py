@@ -90,6 +90,8 @@ def test_a_time_that_grows_is_a_tax_too_and_a_better_path_has_none():
         for label, p50, rate, mtu in (("host", 100e-6, 2000.0, 1500), ("nat", 150e-6, 2500.0, 1450))
     )
     found = {row.name: row for row in compare_paths([quick, slow]).rows}
+    units = ["bit/s", "connections/s", "bytes", "s"]
+    assert [row.unit for row in found.values()] == units
     assert {name: row.values[1].tax for name, row in found.items()} == pytest.approx(
         {"tcp": 0.0, "connections": -0.25, "path MTU": None, "latency": 0.5}
     )
