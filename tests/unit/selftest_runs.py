@@ -10,10 +10,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from neuca_tools.selftest.conditions.base import sysctl_command
+from neuca_tools.selftest.diagnosis import diagnose as product
 from neuca_tools.selftest.evidence import Cpu, Evidence, Phase, Sample, Socket
+from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 
 MIB = 2**20
+ENDS = {"sender", "receiver", "local", "peer", "both", "path", "tool"}
+
+
+def diagnose(evidence: Evidence) -> product.Diagnosis:
+    """The diagnosis, of which each finding is whole."""
+    diagnosis = product.diagnose(evidence)
+    for finding in (*diagnosis.findings, *diagnosis.possible):
+        is_info = finding.severity == "info"
+        assert 0 <= finding.share <= 1
+        assert finding.end in ENDS
+        assert finding.direction in (None, "forward", "reverse", "both")
+        assert finding.text
+        assert "{" not in finding.text + finding.advice
+        assert finding.evidence, finding
+        assert all(fact.field and fact.after is not None for fact in finding.evidence)
+        assert finding.advice or is_info, finding
+        assert finding.advice.startswith(sysctl_command(finding.sysctls))
+        assert finding.predicted is None or finding.predicted > 0
+        assert "sysctls" not in encode(finding), "the report has the command in its advice"
+    return diagnosis
 
 
 def tcp_text(rates, windows, retransmits=(0,) * 6) -> bytes:

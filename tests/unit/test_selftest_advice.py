@@ -8,12 +8,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from selftest_runs import PUBLISHED, flow_of, receiver, tcp
+from selftest_runs import PUBLISHED, diagnose, flow_of, receiver, tcp
 from test_selftest_conditions import CASES, SIGNATURES, counted
 from test_selftest_faults import DATA
 
 from neuca_tools.selftest.conditions.base import Hit
-from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, diagnose
+from neuca_tools.selftest.diagnosis.diagnose import PhaseResult
 from neuca_tools.selftest.diagnosis.limits import never_lower
 from neuca_tools.selftest.evidence import Evidence, Host, Link, PathMtu
 from neuca_tools.selftest.evidence.run import Connection

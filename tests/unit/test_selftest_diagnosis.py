@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
+from selftest_runs import PUBLISHED, diagnose, flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import figures
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     Evidence,
     Host,

@@ -7,8 +7,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from selftest_runs import diagnose
 
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.readers.documents import evidence_of
 
 WAN = ("198.51.100.7", "203.0.113.20")

@@ -12,12 +12,11 @@ import command_schemas
 import pytest
 from jsonschema import Draft202012Validator
 from selftest_pages import large
-from selftest_runs import PUBLISHED
+from selftest_runs import PUBLISHED, diagnose
 from selftest_schema import PATH, SCHEMAS, published, validated
 from test_selftest_conditions import CASES
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import report_json

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from selftest_runs import flow_of, tcp, udp_phase
+from selftest_runs import diagnose, flow_of, tcp, udp_phase
 from test_selftest_printed import (
     EVEN,
     LAN,
@@ -28,7 +28,6 @@ from test_selftest_printed import (
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.compare import compare
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Phase
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total

@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from selftest_runs import flow_of, receiver, tcp, udp_phase
+from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     NOT_ASKED,
     Cpu,

@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from selftest_runs import flow_of, receiver, tcp, udp_phase
+from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
 
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import OneWay

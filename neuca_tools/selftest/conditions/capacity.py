@@ -79,6 +79,7 @@ def _full_link(look: Look, speed: float) -> Hit:
         1.0,
         text,
         (look.rate_fact,),
+        ORDERED,
         severity=None if is_wanted or is_shaper else INFO,
         confidence=MEDIUM if is_shaper else HIGH,
     )
@@ -248,6 +249,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
             f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
             f"Ethernet{'' if slowest else ', or through a shaper of that rate'}",
             (look.rate_fact,),
+            ORDERED,
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
             confidence=HIGH if slowest else MEDIUM,

@@ -23,7 +23,7 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.host import is_refused
 from neuca_tools.selftest.conditions.udp import HEADERS, USUAL_MTU
-from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.evidence import Host, Link, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
@@ -306,6 +306,7 @@ def _black_hole_hit(session: Session, stuck: Optional[Look]) -> Hit:
         (
             single_fact("path MTU, acknowledged", probed),
             single_fact("MTU of the interfaces", smallest_mtu(session.links)),
+            single_fact("backoff, times", _last_backoff(stuck)) if stuck else None,
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
         _report_large_packets(6 if ":" in (session.evidence.address or "") else 4),
@@ -354,6 +355,14 @@ def probed_mtu(session: Session) -> Optional[int]:
 
 def _is_stuck(look: Look) -> bool:
     """Whether a TCP test backed off again and again after what fits into a few small packets."""
-    sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
-    backoff = max((socket.backoff or 0 for socket in sockets), default=0)
-    return backoff >= 2 and sum(socket.bytes_acked or 0 for socket in sockets) < DEAD_BYTES
+    acked = sum(socket.bytes_acked or 0 for socket in _last_sockets(look))
+    return _last_backoff(look) >= 2 and acked < DEAD_BYTES
+
+
+def _last_backoff(look: Look) -> int:
+    """How often a socket of the sender had doubled its timeout when the test ended."""
+    return max((socket.backoff or 0 for socket in _last_sockets(look)), default=0)
+
+
+def _last_sockets(look: Look) -> tuple[Socket, ...]:
+    return look.phase.sender[-1].sockets if look.phase.sender else ()
