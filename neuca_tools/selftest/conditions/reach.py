@@ -208,7 +208,7 @@ def _start_server(port: Optional[int]) -> str:
     """The commands for the port that the test uses."""
     if port is None:
         return "start the server: iperf3 -s, with the -p of the client"
-    ours = f"neuca-selftest serve --port {port} --secret-file FILE"
+    ours = f"neuca-selftest serve --port {port} --secret-file /etc/neuca/selftest.secret"
     return f"{ours}, or iperf3 -s -p {port}"
 
 
