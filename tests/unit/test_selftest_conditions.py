@@ -12,6 +12,7 @@ from selftest_runs import MIB, diagnose, flow_of, receiver, tcp, udp_phase
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.table import SOURCES
 from neuca_tools.selftest.evidence import (
+    Connections,
     Cpu,
     Evidence,
     Host,
@@ -124,6 +125,7 @@ CASES = {
     "D19": Evidence(
         phases=(udp_phase(10e6, 10e6, 9.9e6), udp_phase(100e6, 100e6, 99e6)), expect=100e6
     ),
+    "D19 idle": replace(tcp(flow_of(45e6, retrans=0.02, **QUIET)), idle=Latency(200, 5, 0.001)),
     "D20": Evidence(phases=(udp_phase(4e9, 809e6, 809e6),)),
     "D21": tcp(
         flow_of(300e3, backoff=3, rtt=1000, min_rtt=900, snd_cwnd=1, unacked=1),
@@ -133,6 +135,9 @@ CASES = {
     "D23 reported": tcp(HEALTHY, local=Host(links=ETH1, path=("eth1",), route_mtu=1500)),
     "D23": tcp(
         HEALTHY, peer=Host(links=(Link("eth1", mtu=1500), Link("vx0", "vxlan", "eth1", 8950)))
+    ),
+    "D23 tunnel": tcp(
+        HEALTHY, local=Host(links=(Link("gre1", "gre", mtu=1500),), path=("gre1",), route_mtu=1476)
     ),
     "D24": replace(both(OVER, UNDER), local=Host(links=(VXLAN[0], replace(VXLAN[1], mtu=8950)))),
     "D25": tcp(HEALTHY, local=Host(links=(Link("tun0", "tun", mtu=1420),))),
@@ -145,6 +150,7 @@ CASES = {
         ),
         local=Host(links=ETH1, planned="eth1"),
     ),
+    "D29 nothing sent": Evidence(local=Host(planned="eth1"), reach=Reach(route="eth0")),
     "D30": Evidence(
         phases=(Phase("tcp", receiver=receiver({"TcpExt.IPReversePathFilter": (3, 9)})),),
         reach=Reach(tcp="timeout"),
@@ -152,10 +158,16 @@ CASES = {
     "D31": reached(neighbour="failed", tcp="no-route"),
     "D32": reached(tcp="unreachable"),
     "D33": reached(neighbour="reachable", ping=True, tcp="timeout"),
+    "D33 refused": reached(tcp="refused", port=45678),
+    "D33 rejected": reached(tcp="no-route", ping=True),
+    "D33 no way back": reached(tcp="timeout", ping=False, macs=("02:00:00:00:00:01",)),
+    "D33 UDP": Evidence(idle=Latency(20, 20), idle_tcp=Latency(20, 0, 0.001)),
+    "D33 no stream": failed("unable to connect stream: Connection timed out"),
     "D34": failed("the server is busy running a test. try again later"),
     "D35": failed(
         "unable to receive cookie at server - make sure other side is iperf3 and not iperf"
     ),
+    "D35 secret": reached(wrong_peer=True),
     "D36": Evidence(
         phases=(Phase("tcp", Run("iperf3", protocol="tcp", buffer=4.0 * MIB, sndbuf=425984.0)),)
     ),
@@ -184,6 +196,7 @@ CASES = {
     "D42": Evidence(
         phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)
     ),
+    "D42 no port": Evidence(connections=Connections(900.0, 7, 7)),
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
     "D46": tcp(HEALTHY, local=Host(drift=("set the MTU of eth1 from 1500 to 9000",))),
 }
