@@ -145,6 +145,15 @@ def test_a_released_nic_gets_its_link_local_address_again_after_it_was_down(clou
     )
 
 
+def test_release_says_that_a_running_networkmanager_was_not_notified(cloud):
+    ask(cloud, static="172.16.0.5")
+    words = ("release", "dp1", "--config", cloud.config_file)
+    assert (
+        "The running NetworkManager was not notified"
+        in cloud.manager.agent(*words, module="neuca").out
+    )
+
+
 def test_the_lease_survives_restarts_of_both(cloud):
     serve(cloud)
     ask(cloud, "ipv4_dhcp")
