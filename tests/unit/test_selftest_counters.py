@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,12 @@ TcpExt: 0 4 17
 IpExt: InNoRoutes InOctets
 IpExt: 0 18446744073709551615
 """
+
+
+def test_a_sysctl_has_the_value_of_proc_and_one_that_does_not_exist_none():
+    value = Path("/proc/sys/net/ipv4/tcp_sack").read_text(encoding="ascii").strip()
+    names = ["net.ipv4.tcp_sack", "net.ipv4.no_such"]
+    assert facts.read_sysctls(names) == {"net.ipv4.tcp_sack": value}
 
 
 def test_pairs_of_lines():
