@@ -149,11 +149,14 @@ def _tooltip_words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Itera
 
 
 def hosts_in_order(result: MeshResult) -> list[tuple[str, str]]:
-    """The hosts with their groups, sorted by group; first those that findings name."""
+    """The hosts with their groups, sorted by group; first those that findings name.
+
+    Those of one group are in the order of the plan.
+    """
     named = {name for finding in result.verdict.findings for name in finding.names}
     return sorted(
         result.plan.group_by_host.items(),
-        key=lambda host: (host[1] not in named, host[1], host[0] not in named, host[0]),
+        key=lambda host: (host[1] not in named, host[1], host[0] not in named),
     )
 
 
