@@ -588,6 +588,12 @@ def test_line_errors_are_those_of_the_host_that_counted_them(direction, at, end)
     assert [finding.end for finding in findings if finding.id == "D40"] == [end]
 
 
+@pytest.mark.parametrize(("drops", "share"), [(15, 0.15), (40, 0.4), (900, 1.0)])
+def test_drops_explain_their_part_of_what_was_sent_again(drops, share):
+    found = diagnose(counted(retrans=0.01, eth1__rx_missed_errors=drops)).findings
+    assert [one.share for one in found if one.id == "D11"] == [pytest.approx(share, rel=0.02)]
+
+
 def test_a_slow_link_is_reported_with_units():
     (text,) = {one.text for one in diagnose(CASES["D40"]).findings if one.id == "D40"}
     assert text.endswith(" host is degraded: eth1 speed 100 Mbit/s, not 1.00 Gbit/s")
