@@ -1011,6 +1011,11 @@ def test_so_few_packets_fill_no_cpu():
     assert "D09" not in [one.id for one in told(content).findings]
 
 
+@pytest.mark.parametrize("again", [[2, 0], [0, 1]])
+def test_of_two_seconds_one_with_a_timeout_is_no_black_hole(again):
+    assert "D21" not in causes(text([0.9, 0], [1.41] * 2, again, WAN))
+
+
 def test_a_window_below_the_first_one_is_what_loss_left_of_it():
     """Four segments all the time, a third of them sent again; TCP starts with ten (RFC 6928)."""
     content = text([6.2, 7.9, 6.8, 7.1, 8.3, 6.6], [5.6] * 6, [180, 260, 240, 250, 290, 230])
