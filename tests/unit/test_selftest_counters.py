@@ -31,6 +31,11 @@ def test_a_sysctl_has_the_value_of_proc_and_one_that_does_not_exist_none():
     assert facts.read_sysctls(names) == {"net.ipv4.tcp_sack": value}
 
 
+@pytest.mark.parametrize("device", ["lo", "no-such"])
+def test_a_device_without_counters_of_a_driver_has_none(device):
+    assert counters.driver_statistics(device) == {}
+
+
 def test_pairs_of_lines():
     assert counters.parse_pairs(NETSTAT) == {
         "TcpExt.SyncookiesSent": 0,

@@ -42,6 +42,12 @@ def test_each_test_is_where_it_was_by_the_local_hosts_clock():
     ]
 
 
+def test_the_lines_of_a_panel_have_different_names_and_colours():
+    for panel in timeline_panels(large())[0]:
+        for values in ([line.name for line in panel.lines], [line.colour for line in panel.lines]):
+            assert len(set(values)) == len(values) > 1, panel.title
+
+
 def test_a_trace_is_preferred_to_samples_and_drawn_at_its_own_times():
     panels, _ = timeline_panels(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
     rate = panels[RATE].lines[0].parts[0]
