@@ -197,6 +197,7 @@ NOT_THE_PROTOCOL = "it does not speak the protocol of neuca-selftest"
     ("line", "reason"),
     [
         (b'{"nonce":"\\ud800","proof":"x"}\n', NOT_THE_PROTOCOL),
+        (b"[" * 193, NOT_THE_PROTOCOL),
         (b"[" * 4000, NOT_THE_PROTOCOL),
         (b"\n", NOT_THE_PROTOCOL),
         (CLAIM % (HEX, HEX) + b"{}\n", NOT_THE_PROTOCOL),
@@ -213,9 +214,10 @@ def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):
     assert raised.value.text == reason
 
 
-def test_a_line_in_pieces_is_waited_for(pair):
+@pytest.mark.parametrize("piece", [b'{"nonce":', b"[" * 192])
+def test_a_line_in_pieces_is_waited_for(pair, piece):
     greeting = ServerHandshake(pair[1])
-    pair[0].send(b'{"nonce":')
+    pair[0].send(piece)
     assert greeting.turn(SECRET, False) is None
 
 
