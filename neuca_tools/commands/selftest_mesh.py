@@ -91,15 +91,17 @@ PLAN_OPTIONS: Options = {
         "SECONDS",
         "duration of each transfer (default: %(default)g)",
         type=seconds_up_to(60),
-        default=2.0,
+        default=MeshPlan.seconds,
     ),
     "guard": value(
         "SECONDS",
         "time between slots, twice the permitted clock difference (default: %(default)g)",
         type=seconds_up_to(60, low=0.5),
-        default=3.0,
+        default=MeshPlan.guard,
     ),
-    "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
+    "port": value(
+        "PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=MeshPlan.port
+    ),
 }
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; an interrupted run resumes from it",

@@ -366,3 +366,40 @@ def test_a_time_that_is_too_long_is_refused_with_the_bounds(command, words, boun
     with pytest.raises(SystemExit):
         PARSERS[command]().parse_args([*words.split(), "1e6"])
     assert f'"1e6" is not a number of seconds from {bounds}\n' in capsys.readouterr().err
+
+
+DEFAULT = re.compile(r"\(default: ([\w.]+)\)")
+
+
+def defaults_of(page):
+    """The default of each option in a manual page, in the order in which an entry has both."""
+    source = (ROOT / "docs" / "man" / page).read_text(encoding="utf-8")
+    entries = re.findall(r"^\.It (Fl -.*)\n((?:(?!\.It|\.El).*\n)*)", source, re.MULTILINE)
+    return {
+        name: value
+        for head, text in entries
+        for name, value in zip(re.findall(r"Fl -([\w-]+)", head), DEFAULT.findall(text))
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "count"),
+    [
+        ("neuca-selftest.1", "run", 1),
+        ("neuca-selftest.1", "serve", 2),
+        ("neuca-selftest.1", "compare-paths", 2),
+        ("neuca-selftest-mesh.1", "mesh plan", 6),
+        ("neuca-selftest-mesh.1", "mesh run", 1),
+    ],
+)
+def test_the_defaults_of_the_manual_are_those_of_the_help(page, command, count, capsys):
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"], "neuca-selftest")
+    documented = defaults_of(page)
+    shown = {
+        entry.split()[0]: DEFAULT.search(" ".join(entry.split()))
+        for entry in re.split(r"^\s+--", capsys.readouterr().out, flags=re.MULTILINE)[1:]
+    }
+    known = {name: value[1] for name, value in shown.items() if value and name in documented}
+    assert known == {name: documented[name] for name in known}
+    assert len(known) == count
