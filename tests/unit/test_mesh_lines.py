@@ -244,6 +244,9 @@ def test_ten_ready_hosts_of_many_are_tested_with_each_other(tmp_path):
     said += [f"clush: {name}: exited with exit code 255" for name in gone]
     run, told = coordinated(tmp_path, plan, said=said)
     assert "10 of 66 hosts are ready" in told
+    shown = [line for line in told if ": No route to host" in line or line.startswith("clush: ")]
+    rest = "further errors are not shown; the report has the reason of each host"
+    assert (len(shown), told.count(rest)) == (100, 1)
     verdict = judge_mesh(run.plan, run.rows, run.reasons)
     assert (len(verdict.silent), set(verdict.silent) - set(gone)) == (56, set())
     assert verdict.tested >= 40
