@@ -1,4 +1,4 @@
-"""Each threshold that the manual pages of the self-test publish: two values around it, and what changes between them."""
+"""Two values around each threshold of the self-test: those that its manual pages publish, and those of what hosts counted."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from selftest_runs import diagnose, flow_of, tcp, udp_phase
+from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
 from test_selftest_printed import (
     EVEN,
     LAN,
@@ -28,7 +28,7 @@ from test_selftest_printed import (
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.compare import compare
-from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Phase
+from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Phase, Sample
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
@@ -39,6 +39,7 @@ from neuca_tools.selftest.readers.documents import evidence_of
 PAGES = Path(__file__).parents[2] / "docs" / "man"
 LOOPBACK = ("127.0.0.1", "127.0.0.1")
 NO_TOTAL = Total()
+QUIET = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
 GROWING = [2000 + 90 * at for at in range(10)]
 
 
@@ -102,8 +103,7 @@ def slow_datagrams(rate):
 
 def busy(own):
     """A slow test while a CPU is full, of which iperf used so much, as it counts itself."""
-    quiet = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
-    (phase,) = tcp(flow_of(95e6, **quiet)).phases
+    (phase,) = tcp(flow_of(95e6, **QUIET)).phases
     sender = tuple(replace(each, cpus=(Cpu(user=each.time),)) for each in phase.sender)
     run = Run("iperf3", protocol="tcp", cpu_local=own, cpu_remote=3.0)
     return Evidence(phases=(replace(phase, run=run, sender=sender),))
@@ -111,9 +111,8 @@ def busy(own):
 
 def overlay(rate):
     """A VXLAN without offloads over a path that carries 6 Gbit/s."""
-    quiet = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
     over, under = (
-        tcp(flow_of(each, **quiet), path=name)
+        tcp(flow_of(each, **QUIET), path=name)
         for each, name in ((rate, "overlay"), (6e9, "underlay"))
     )
     offloads = {"tx-udp_tnl-segmentation": False}
@@ -262,6 +261,182 @@ def test_a_verdict_changes_where_the_manual_says(words, judged, without, value, 
     assert words in page("neuca-selftest.1")
     assert wanted not in said(judged(without))
     assert wanted in said(judged(value))
+
+
+# --- Thresholds of what the hosts counted -------------------------------------------------------------------------------
+
+LONG = {"rtt": 100_000, "min_rtt": 100_000, "snd_wnd": 3_144_960, "snd_cwnd": 2300}
+PACED = {"rtt": 101_000, "min_rtt": 100_000, "snd_wnd": 162_000}
+
+
+def received(limited, flight=0.99):
+    sender = flow_of(250e6, rwnd=limited, unacked=round(flight * 2171), **LONG)
+    return tcp(sender, receiver(recv_q=0, rcvbuf=6_291_456))
+
+
+def paced(limited=0.28, window=1.6, flight=0.95):
+    sizes = {"unacked": round(flight * 112), "snd_cwnd": round(window * 112)}
+    sender = flow_of(12.8e6, rwnd=limited, **PACED, **sizes)
+    return tcp(sender, receiver(recv_q=0, rcvbuf=262_144))
+
+
+def read_late(seconds, fill=0.7):
+    size = round(seconds * 125e6)
+    window = {"rtt": 50_000, "min_rtt": 50_000, "snd_wnd": 200_000, "snd_cwnd": 130, "unacked": 130}
+    sender = flow_of(1e9, rwnd=0.6, **window)
+    return tcp(sender, receiver(recv_q=size, rcvbuf=round(size / fill)))
+
+
+def lossy(loss=0.001, limited=0.0):
+    window = {"rtt": 64_000, "min_rtt": 50_000, "snd_cwnd": 100, "unacked": 90}
+    return tcp(flow_of(45e6, rwnd=limited, retrans=loss, snd_wnd=3_000_000, **window))
+
+
+def queue(rtt, shortest, rate=95.4e6, loss=0.0):
+    times = {"rtt": round(rtt * 1e6), "min_rtt": round(shortest * 1e6)}
+    window = {"snd_cwnd": 1600, "unacked": 1500, "snd_wnd": 30_000_000}
+    return tcp(flow_of(rate, retrans=loss, **times, **window))
+
+
+def counted(at_receiver=True, **counters):
+    grown = {name.replace("__", "."): (0, round(count)) for name, count in counters.items()}
+    own = {"Tcp.RetransSegs": (0, 100), **({} if at_receiver else grown)}
+    sender = flow_of(900e6, retrans=0.01, counters=own, **QUIET)
+    return tcp(sender, receiver(grown if at_receiver else None))
+
+
+def beside(share):
+    """Of 60 MB, the part that another device than the planned one sent."""
+    grown = {
+        "eth0.tx_bytes": (0, round(share * 6e7)),
+        "eth1.tx_bytes": (0, round(6e7 - share * 6e7)),
+    }
+    links = (Link("eth0", "physical", mtu=1500), Link("eth1", "physical", mtu=1500))
+    return tcp(flow_of(47.8e6, counters=grown, **QUIET), local=Host(links=links, planned="eth1"))
+
+
+def two(rate, other, **what):
+    first, second = tcp(flow_of(rate, **QUIET)), tcp(flow_of(other, **QUIET), **what)
+    return replace(first, phases=(*first.phases, *second.phases))
+
+
+def together(share):
+    alone, both = tcp(flow_of(940e6, **QUIET)), both_at_once(share * 940e6)
+    return replace(alone, phases=(*alone.phases, *both.phases))
+
+
+def stolen(share):
+    cpus = [Cpu(user=at / 2, idle=at / 2 - share * at, steal=share * at) for at in range(11)]
+    return tcp(tuple(Sample(float(at), cpus=(cpu,)) for at, cpu in enumerate(cpus)))
+
+
+def udp_drops(share):
+    drops = {"Udp.RcvbufErrors": (0, round(share * 8632))}
+    return Evidence(phases=(udp_phase(1e8, 1e8, 9e7, drops),))
+
+
+def sent(share):
+    return Evidence(phases=(udp_phase(1e8, share * 1e8, share * 1e8),))
+
+
+def ladder(level):
+    rates = ((50e6, 50e6), (200e6, 96.7e6), (300e6, level * 96.7e6))
+    return Evidence(phases=tuple(udp_phase(asked, asked, got) for asked, got in rates))
+
+
+# Which bound of a rule; what is judged, by a value; two values, and what is said of the second alone.
+COUNTED = [
+    (
+        "the share of the time that the receiver's window was full",
+        received,
+        0.39,
+        0.41,
+        "D01 limit",
+    ),
+    ("what fills the receiver's window", lambda v: received(0.8, v), 0.89, 0.905, "D01 limit"),
+    ("the same of a paced sender", paced, 0.145, 0.155, "D01 limit"),
+    ("how much larger its own window is", lambda v: paced(window=v), 1.18, 1.22, "D01 limit"),
+    ("what such a sender has in flight", lambda v: paced(flight=v), 0.73, 0.76, "D01 limit"),
+    (
+        "the share of the time that the send buffer was full",
+        lambda v: tcp(
+            flow_of(
+                301e6,
+                sndbuf_limited=v,
+                sndbuf=4_194_304,
+                unacked=2600,
+                snd_cwnd=9000,
+                rtt=100_000,
+                min_rtt=100_000,
+                snd_wnd=30_000_000,
+            )
+        ),
+        0.19,
+        0.21,
+        "D03 limit",
+    ),
+    (
+        "the share of the time without data",
+        lambda v: tcp(flow_of(4e7, idle=v, **QUIET)),
+        0.49,
+        0.51,
+        "D04 limit",
+    ),
+    ("how long data waits for its reader", read_late, 0.0019, 0.0021, "D02"),
+    ("how much of the buffer does", lambda v: read_late(0.015, v), 0.49, 0.51, "D02"),
+    ("the loss that slows no sender down", lossy, 0.95e-5, 1.1e-5, "D05 limit"),
+    ("the time that is left to the network", lambda v: lossy(limited=v), 0.21, 0.19, "D05 limit"),
+    ("the round trip of a queue", lambda v: queue(v * 0.009, 0.009), 1.49, 1.52, "D18 limit"),
+    ("the same on a long path", lambda v: queue(0.1 + v, 0.1, 75e6), 0.0155, 0.0165, "D18 limit"),
+    ("that of a policer", lambda v: queue(v * 0.02, 0.02, 51e6, 0.003), 1.22, 1.19, "D17 limit"),
+    ("a bloated queue by its part", lambda v: queue(v * 0.009, 0.009), 4.95, 5.05, "D14"),
+    ("and by its time", lambda v: queue(v + 0.0005, 0.0005), 0.0195, 0.0205, "D14 limit"),
+    ("and a deep one", lambda v: queue(v + 0.0005, 0.0005), 0.0995, 0.1005, "D14 fault"),
+    (
+        "the use of a CPU that is full",
+        lambda v: tcp(flow_of(2e9, cpus=(0.1, v), **QUIET)),
+        0.94,
+        0.955,
+        "D09 limit",
+    ),
+    ("the time that a hypervisor takes", stolen, 0.048, 0.053, "D10"),
+    ("the drops that cost the rate", lambda v: counted(softnet__dropped=v), 8, 12, "D13 fault"),
+    (
+        "the packets that overtake others",
+        lambda v: counted(False, Tcp__OutSegs=1e5, TcpExt__TCPSACKReorder=v),
+        97,
+        103,
+        "D39",
+    ),
+    ("the bytes that leave elsewhere", beside, 0.098, 0.105, "D29 fault"),
+    (
+        "the gain of several streams",
+        lambda v: two(224e6, v * 224e6, name="tcp-parallel"),
+        1.48,
+        1.52,
+        "D26 limit",
+    ),
+    (
+        "the difference of the directions",
+        lambda v: two(940e6, 940e6 / v, direction="reverse"),
+        1.28,
+        1.32,
+        "D27 limit",
+    ),
+    ("the sum of both directions", together, 0.705, 0.695, "D28 limit"),
+    ("the losses that a counter explains", udp_drops, 0.49, 0.51, "D07 fault"),
+    ("the rate that a sender of datagrams offers", sent, 0.955, 0.945, "D20"),
+    ("the plateau of a policer", ladder, 0.89, 0.91, "D17 limit"),
+]
+
+
+@pytest.mark.parametrize(("bound", "judged", "without", "value", "wanted"), COUNTED)
+def test_a_verdict_changes_at_a_bound_of_its_rule(bound, judged, without, value, wanted):
+    assert wanted not in said(judged(without)), bound
+    assert wanted in said(judged(value)), bound
+
+
+# --- What is compared with other tests ----------------------------------------------------------------------------------
 
 
 def rate(value) -> Evidence:
