@@ -23,14 +23,17 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, may_be_rate_of_host
 from neuca_tools.selftest.conditions.datagrams import limited_arrival
-from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
+from neuca_tools.selftest.conditions.overflow import (
+    BESIDE_CPU_SHARE,
+    measured_by_bbr,
+    overflowing_queue,
+)
 from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-STEADY_SPREAD = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
 BURST_RATIO = 3  # times the rate after it
 CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
@@ -44,7 +47,6 @@ SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
 WHOLE_BUFFERS_SPREAD = 0.10
 SAWTOOTH_SPREAD = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE_SHARE = 0.9  # of the lost time: D18 where the rate varies
-BESIDE_CPU_SHARE = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 
 
 def capacity_of_path(look: Look) -> Optional[Hit]:
@@ -259,7 +261,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else STEADY_SPREAD
+    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else figures.STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
         return _standing_queue_hit(look)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
@@ -302,7 +304,7 @@ def _filled_line(look: Look, slowest: Optional[float]) -> Optional[float]:
     if slowest is not None:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
-    is_steady = look.spread is not None and look.spread < STEADY_SPREAD
+    is_steady = look.spread is not None and look.spread < figures.STEADY_SPREAD
     return figures.link_speed_for(rate, mtu) if is_steady or not look.phase.sender else None
 
 
