@@ -222,6 +222,24 @@ def test_a_rule_of_somebody_else_about_an_address_is_left_in_force():
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "count"),
+    [
+        (Rule(4, 5270, 52), 3),
+        (Rule(4, 31150, 52), 1),  # between the second of the three and the last
+        (Rule(4, 31200, 52), 0),
+        (Rule(6, 5270, 52), 0),
+    ],
+)
+def test_a_rule_of_somebody_else_comes_before_those_of_its_family_that_follow(rule, count):
+    everywhere = Traits(table=52)
+    tables = [replace(route(to, 1), traits=everywhere) for to in ("0.0.0.0/0", "::/0")]
+    found = resolved(TWO, seen(rules=[SeenRule(rule, 3)], tables=tables))
+    assert rules_of(found) == THREE_RULES
+    texts = [note.text.partition("comes before: ")[2] for note in found.notes]
+    assert [text.split("; ") for text in texts if text] == ([THREE_RULES[-count:]] if count else [])
+
+
 def test_no_rule_is_about_an_address_of_the_management_nic():
     text = f"[interface {mac(3)}]\naddresses = 192.0.2.10/24\ngateway = 192.0.2.1\n"
     found = resolved(text)
