@@ -180,22 +180,15 @@ def _is_reached(world: World, roles: Roles) -> bool:
 
 
 def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
-    local, policy, world, record = inputs
+    local, _, world, record = inputs
     links, routes = document.links, document.routes
-    own = merge_layers(links, local)
-    named = {key.mac for key in own}
-    if document.platform is None:
-        return Layers(
-            own,
-            with_virtual_roles(assign_roles(world, named, policy, record), own),
-            routes,
-            rules=document.rules,
-        )
-    platform, problems = bind_names(document.platform, world, record)
-    roles = _assign_roles(platform, own, inputs)
-    requests = merge_layers(
-        combine_requests(platform_roles.requests_for(platform, roles, named, world), links), local
-    )
+    requests = merge_layers(links, local)
+    platform, problems = bind_names(document.platform or PlatformDocument(), world, record)
+    roles = _assign_roles(platform, requests, inputs)
+    if document.platform is not None:
+        named = {key.mac for key in requests}
+        described = platform_roles.requests_for(platform, roles, named, world)
+        requests = merge_layers(combine_requests(described, links), local)
     taken = {route.to for route in routes}
     more = (
         route
@@ -206,8 +199,8 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
         requests,
         roles,
         (*routes, *more),
-        (*problems, *platform_roles.refused_links(platform, roles, inputs.world)),
-        tuple(platform_roles.absent_notes(platform, roles, inputs.world)),
+        (*problems, *platform_roles.refused_links(platform, roles, world)),
+        tuple(platform_roles.absent_notes(platform, roles, world)),
         (*document.rules, *platform.rules),
     )
 
@@ -222,14 +215,14 @@ def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInput
     known = named | (claims.listed - left)
     roles = assign_roles(inputs.world, known, inputs.policy, inputs.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
-    roles = with_virtual_roles(roles, every, left)
+    roles = _with_virtual_roles(roles, every, left)
     return replace(
         roles,
         reasons={**platform_roles.role_reasons(platform, roles, named, left), **roles.reasons},
     )
 
 
-def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] = ()) -> Roles:
+def _with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str]) -> Roles:
     """The roles with those of virtual links, which are those of their lower devices.
 
     `left` are left alone.
