@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_clients, platform_roles, routing_tables
-from neuca_tools.desired.bindings import bind_names
+from neuca_tools.desired.bindings import bind_names, bind_ports
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
@@ -72,7 +72,7 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 class Layers(NamedTuple):
     """The merged requests, the role of each NIC, and problems with requests that match no NIC.
 
-    `trusted`: see `trusted_links`.
+    `trusted`: see `trusted_links`. `local` and `policy` have the identities of their NICs.
     """
 
     requests: Requests
@@ -82,6 +82,8 @@ class Layers(NamedTuple):
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()
     trusted: Optional[frozenset[LinkKey]] = None
+    local: Sequence[LinkRequest] = ()
+    policy: Policy = Policy()
 
 
 def stack_layers(
@@ -92,6 +94,7 @@ def stack_layers(
     record: Record,
 ) -> Layers:
     """Merge a document and the local configuration, and hold back possible management NICs."""
+    document, local, policy = bind_ports(document, local, policy, world, record)
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
     trusted = trusted_links(document, layers.requests)
@@ -180,7 +183,7 @@ def _is_reached(world: World, roles: Roles) -> bool:
 
 
 def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
-    local, _, world, record = inputs
+    local, policy, world, record = inputs
     links, routes = document.links, document.routes
     requests = merge_layers(links, local)
     platform, problems = bind_names(document.platform or PlatformDocument(), world, record)
@@ -202,6 +205,8 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
         (*problems, *platform_roles.refused_links(platform, roles, world)),
         tuple(platform_roles.absent_notes(platform, roles, world)),
         (*document.rules, *platform.rules),
+        local=local,
+        policy=policy,
     )
 
 
