@@ -234,9 +234,7 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     """The routing for the links that the resolver wants."""
     world, limits, links = resolver.world, resolver.limits, resolver.wanted
     scene = resolver.scene_after_removal
-    routing = resolve_routes(
-        layers.routes, links, layers.requests, scene, limits, without_ipv6=resolver.without_ipv6
-    )
+    routing = resolve_routes(layers.routes, links, scene, limits, resolver.without_ipv6)
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.LearnedConfiguration(resolver.roles, world, limits, taken)
     in_vrfs = of_vrfs(resolver.requests)

@@ -22,7 +22,6 @@ from neuca_tools.model import (
     LinkRequest,
     Network,
     Problem,
-    Requests,
     RouteRequest,
     World,
 )
@@ -63,19 +62,18 @@ class Routing(NamedTuple):
 def resolve_routes(
     routes: Collection[RouteRequest],
     links: Mapping[LinkKey, Link],
-    requests: Requests,
     scene: Scene,
     limits: RequestLimits,
     without_ipv6: Mapping[LinkKey, str],
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
-    `links` are the links that can be used, `requests` those of all links. `without_ipv6` has the
-    links without IPv6, each with the reason.
+    `links` are the links that can be used; `without_ipv6` has those without IPv6, each with the
+    reason.
     """
     if not routes:
         return Routing()
-    finder = _Finder(links, requests, scene, limits, without_ipv6, routes=routes)
+    finder = _Finder(links, scene, limits, without_ipv6, routes)
     for route in routes:
         finder.add(route)
     return Routing(
@@ -92,14 +90,12 @@ class _Finder:
     def __init__(
         self,
         links: Mapping[LinkKey, Link],
-        requests: Requests,
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
-        *,
         routes: Collection[RouteRequest],
     ) -> None:
-        world, devices = scene.world, scene.device_by_link
+        requests, world, _, _, devices = scene
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
         indexes = {key: devices[key].index for key in usable.keys() & devices.keys()}
         present = {
