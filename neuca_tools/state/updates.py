@@ -315,19 +315,18 @@ def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: s
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:
-    """Whether the NIC is present but must not be configured now, as a port of a foreign bridge."""
-    if LinkKey(mac) in resolution.desired.links:
-        return False
-    return not _is_absent(mac, resolution)
+    """Whether the NIC is present but must not be configured now, as a port of a foreign bridge.
 
-
-def _is_absent(mac: str, resolution: Resolution) -> bool:
-    """Whether a dataplane NIC is not there. A MAC that two devices have is not absent."""
-    roles = resolution.roles
-    if LinkKey(mac).virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
+    A dataplane NIC whose MAC two devices have is present as well.
+    """
+    key, roles = LinkKey(mac), resolution.roles
+    if key in resolution.desired.links:
         return False
-    contested = [problem.link for problem in resolution.problems if problem.code == "contested"]
-    return LinkKey(mac) not in contested
+    if key.virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
+        return True
+    return any(
+        (problem.code, problem.link) == ("contested", key) for problem in resolution.problems
+    )
 
 
 def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
