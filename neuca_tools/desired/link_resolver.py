@@ -202,16 +202,13 @@ class LinkResolver(CommonSettings):
         link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
-        if device.master in self.roles.guard.devices and not self._is_member(request.key):
+        is_member = request.key in self.masters or request.key in self.virtual_links.barred
+        if device.master in self.roles.guard.devices and not is_member:
             master = self.world.devices[device.master].name
             self.refuse(request.key, f'it stays in "{master}", {GUARDED}')
         asked = request.mtu or self.originals_of(request.key).mtu
         mtu = self.mtus.nic_mtu(request.key, asked, device)
         return self.add(request, link, mtu, mtu or device.mtu)
-
-    def _is_member(self, key: LinkKey) -> bool:
-        """Whether the document has it in a bond, bridge or VRF, created or not."""
-        return key in self.masters or key in self.virtual_links.barred
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """The link with `state = user`: only our own earlier changes are reverted."""
