@@ -301,8 +301,7 @@ def decide_pass(
         leftovers.change_nics(record, leased, leaving=""),
         resolution.roles.nics,
         manager_files.marked_macs(resolution, record) - leased,
-        world.managers,
-        world.silent_managers,
+        world,
     )
     observed = observed_state(resolution, world, record)
     bypasses = coverage.bypassing_routes(resolution.roles, world, observed)
