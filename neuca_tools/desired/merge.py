@@ -336,7 +336,6 @@ def request_digests(
 
 
 def _digest_of(texts: Iterable[str]) -> str:
-    """The digest of a set of texts."""
     return sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
 
 

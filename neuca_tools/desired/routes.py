@@ -155,7 +155,6 @@ class _Finder:
         return None
 
     def _parts_of(self, route: RouteRequest) -> list[RouteRequest]:
-        """The route as one route for each next hop."""
         return [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
 
     def _tied_route(self, route: RouteRequest) -> RouteRequest:
@@ -265,7 +264,6 @@ class _Finder:
         return "a broadcast address" if is_broadcast else None
 
     def _no_link_reason(self, route: RouteRequest) -> str:
-        """Why a route has no link."""
         if route.link and (route.via is None or route.traits.onlink):
             return f"{route.link} cannot be used"
         return f"the next hop {route.via} is in no network of a dataplane NIC"

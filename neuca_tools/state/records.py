@@ -320,7 +320,6 @@ def _record_json(record: Record) -> dict[str, Any]:
 def _by_text(
     values: Mapping[Any, Any], convert: Callable[[Any], Any] = lambda value: value
 ) -> dict[str, Any]:
-    """The values with their keys as text."""
     return {str(key): convert(value) for key, value in values.items()}
 
 
