@@ -296,13 +296,13 @@ def _observed_rules(
     ]
     if not ours:
         return {}
-    links = {record.tables[text]: text for text in record.tables}
-    known = {str(key): key for key in keys.values()}
+    present = {*keys.values()}
+    link_by_table = {table: key for key, table in record.tables.items() if key in present}
     owners = _link_by_source(world, keys)
     protected = _link_by_source(world, dict.fromkeys(resolution.roles.guard.devices, NOWHERE))
     link_by_rule = {}
     for rule in ours:
-        guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
+        guess = link_by_table.get(rule.table) or owners.get(rule.source, NOWHERE)
         if rule.source not in protected:
             link_by_rule[rule] = resolution.desired.rules.get(rule, guess)
     return link_by_rule

@@ -218,9 +218,9 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(
         owned=OwnedObjects(frozenset(addresses), frozenset(links)),
-        originals=_of_others(record.originals, macs),
-        declined=_of_others(record.declined, macs),
-        made=_of_others(record.made, macs),
+        originals=of_others(record.originals, macs),
+        declined=of_others(record.declined, macs),
+        made=of_others(record.made, macs),
         written={
             written: value
             for written, value in record.written.items()
@@ -229,7 +229,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     )
 
 
-def _of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[LinkKey, Value]:
+def of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[LinkKey, Value]:
     """The values of links on other NICs than these."""
     return {key: value for key, value in values.items() if key.mac not in macs}
 
