@@ -188,7 +188,9 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     requests = merge_layers(links, local)
     platform, problems = bind_names(document.platform or PlatformDocument(), world, record)
     roles = _assign_roles(platform, requests, inputs)
+    notes: tuple[Note, ...] = ()
     if document.platform is not None:
+        notes = tuple(platform_roles.absent_notes(platform, roles, world))
         named = {key.mac for key in requests}
         described = platform_roles.requests_for(platform, roles, named, world)
         requests = merge_layers(combine_requests(described, links), local)
@@ -203,7 +205,7 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
         roles,
         (*routes, *more),
         (*problems, *platform_roles.refused_links(platform, roles, world)),
-        tuple(platform_roles.absent_notes(platform, roles, world)),
+        notes,
         (*document.rules, *platform.rules),
         local=local,
         policy=policy,
