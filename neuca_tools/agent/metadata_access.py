@@ -119,12 +119,9 @@ def _candidate_outlets(
     With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
     """
     # Only until a service has answered: it saves 6 ms of a poll.
-    from neuca_tools.desired import bindings
     from neuca_tools.desired.merge import stack_layers
 
-    document, links, policy = bindings.bind_ports(
-        last_good(config.state).document, config.links, _configured_policy(config), world, record
-    )
-    roles = stack_layers(document, links, policy, world, record).roles
+    document, policy = last_good(config.state).document, _configured_policy(config)
+    layers = stack_layers(document, config.links, policy, world, record)
     without = (origin.mac.partition(".")[0], *origin.others) if origin else ()
-    return likely_outlets(world, roles, policy, record, without)
+    return likely_outlets(world, layers.roles, layers.policy, record, without)

@@ -158,8 +158,8 @@ def _settings_of(
 class Policies(NamedTuple):
     """The parts of the configuration that a decision depends on."""
 
-    settings: Settings = Settings()
-    places: Optional[Places] = None
+    settings: Settings
+    places: Places
     choice: Choice = Choice()
 
 
@@ -240,8 +240,10 @@ class Decision(NamedTuple):
         Our default route, if it is no longer wanted, gives way to one of the host. `left_out` are
         the parts that this pass does not try.
         """
-        clients = self.desired.clients.keys() | self._clients_of_absent_links()
-        scope = self.unapplied_scope().difference(left_out) | clients
+        # A client of a link that is only down goes on, as what was changed by hand stays.
+        present, clients = self.observed.links.keys(), self.observed.clients
+        absent = {label for label in clients if link_of_label(label) not in present}
+        scope = self.unapplied_scope().difference(left_out) | self.desired.clients.keys() | absent
         if "" in scope:
             scope |= self.host_scope()
         if self._has_tables():
@@ -257,11 +259,6 @@ class Decision(NamedTuple):
             return None
         nothing_applied = self._replace(record=Record())
         return self.changed(left_out) | nothing_applied.changed(left_out)
-
-    def _clients_of_absent_links(self) -> set[str]:
-        """One of a link that is only down goes on, as what was changed by hand stays."""
-        present = self.observed.links.keys()
-        return {label for label in self.observed.clients if link_of_label(label) not in present}
 
     def _reset_ipv6_mtus(self) -> Iterator[str]:
         """The sysctl of each IPv6 MTU that the kernel has reset to the MTU of its link.
@@ -288,9 +285,7 @@ def decide_pass(
     settings = _tuned_settings(observation, policies, record)
     resolution = resolve_state(document, settings, world, record)
     record = updates.remember_tables(record, resolution)
-    marks = manager_files.Marks({}, {})
-    if policies.places is not None:
-        marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
+    marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
     links = {**resolution.desired.links}
     for key in links.keys() & marks.profiles.keys():
         links[key] = replace(links[key], profile=marks.profiles[key])
@@ -306,8 +301,7 @@ def decide_pass(
         leftovers.change_nics(record, leased, leaving=""),
         resolution.roles.nics,
         manager_files.marked_macs(resolution, record) - leased,
-        world.managers,
-        world.silent_managers,
+        world,
     )
     observed = observed_state(resolution, world, record)
     bypasses = coverage.bypassing_routes(resolution.roles, world, observed)

@@ -188,7 +188,8 @@ class _Progress:
             Failure(operation, cause if isinstance(operation, WriteFile) else error.text, number)
             for operation in operations
         )
-        if all(map(_is_declined, failures)):  # of a device setting, which is carried out alone
+        is_setting = all(isinstance(operation, SetDevice) for operation in operations)
+        if is_setting and number in DECLINES:  # which is carried out alone
             self.declined += failures
             return
         self.failures += failures
@@ -228,10 +229,6 @@ def _carry_out(batch: list[Operation], progress: _Progress, writer: Writer) -> N
             _carry_out(part, progress, writer)
     else:
         progress.fail(ready, error)
-
-
-def _is_declined(failure: Failure) -> bool:
-    return isinstance(failure.operation, SetDevice) and failure.errno in DECLINES
 
 
 def _group_operations(

@@ -74,9 +74,14 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
 def _observed_devices(
     world: World, resolution: Resolution, record: Record
 ) -> dict[LinkKey, Device]:
-    """The devices of the links in the observed state: also those of our routes, and ports."""
+    """The devices of links that are requested, ours, or changed by us, and the NICs below them.
+
+    Those of our routes and DHCP clients, and the members and ports of our links, are too.
+    """
     everything = _accessible_links(world, resolution)
-    relevant = _relevant_links(resolution, record)
+    relevant = {*resolution.desired.links, *resolution.removable.vlans, *record.owned.vlans}
+    relevant |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
+    relevant |= {key.nic for key in relevant}
     relevant.update(filter(None, map(link_of_label, world.own_clients.requests)))
     used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
     masters = {device.index for device in resolution.roles.made.devices.values()}
@@ -126,13 +131,6 @@ def _routed_devices(world: World) -> set[int]:
     """The output devices of our routes."""
     ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
     return {index for route in ours for index in route.indexes}
-
-
-def _relevant_links(resolution: Resolution, record: Record) -> set[LinkKey]:
-    """The links that are requested, ours, or changed by us, and the NICs below them."""
-    keys = {*resolution.desired.links, *resolution.removable.vlans, *record.owned.vlans}
-    keys |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
-    return keys | {key.nic for key in keys}
 
 
 def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
@@ -298,13 +296,13 @@ def _observed_rules(
     ]
     if not ours:
         return {}
-    links = {record.tables[text]: text for text in record.tables}
-    known = {str(key): key for key in keys.values()}
+    present = {*keys.values()}
+    link_by_table = {table: key for key, table in record.tables.items() if key in present}
     owners = _link_by_source(world, keys)
     protected = _link_by_source(world, dict.fromkeys(resolution.roles.guard.devices, NOWHERE))
     link_by_rule = {}
     for rule in ours:
-        guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
+        guess = link_by_table.get(rule.table) or owners.get(rule.source, NOWHERE)
         if rule.source not in protected:
             link_by_rule[rule] = resolution.desired.rules.get(rule, guess)
     return link_by_rule

@@ -347,23 +347,18 @@ def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ..
     If a NIC would lose a VLAN, its place in a bond, or an address to another NIC, its whole plan is
     postponed, and so are those of the NICs joined to it: they rely on the removal.
     """
-    postponed_nics = _postponed_nics(operations)
+    deletions = of_kind(operations, DeleteAddress)
+    groups = [
+        operation.failing_domains for operation in operations if _takes_apart(operation, deletions)
+    ]
+    postponed_nics = joined_domains(
+        frozenset().union(*groups), {operation.failing_domains for operation in operations}
+    )
     return tuple(
         operation
         for operation in operations
         if operation.failing_domains & postponed_nics
         or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
-    )
-
-
-def _postponed_nics(operations: Sequence[Operation]) -> frozenset[str]:
-    """The MACs of the NICs whose whole plan is postponed."""
-    deletions = of_kind(operations, DeleteAddress)
-    groups = [
-        operation.failing_domains for operation in operations if _takes_apart(operation, deletions)
-    ]
-    return joined_domains(
-        frozenset().union(*groups), {operation.failing_domains for operation in operations}
     )
 
 

@@ -144,7 +144,6 @@ class CommonSettings:
         return frozenset(address.ip for address in addresses if address.version == 6)
 
     def _no_ipv6_reason(self, future_mtu: int) -> Optional[str]:
-        """Why a link with this MTU can have no IPv6."""
         if not self.world.has_ipv6:
             return "this kernel has no IPv6"
         if future_mtu < MIN_IPV6_MTU:
@@ -224,7 +223,6 @@ class CommonSettings:
         return own
 
     def _sysctl_reason(self, template: str, value: str, no_ipv6: Optional[str]) -> Optional[str]:
-        """Why a sysctl is refused."""
         reason = self.sysctl_judge.reason(template, value)
         if reason is not None:
             return reason
@@ -266,7 +264,6 @@ class CommonSettings:
         }
 
     def _mac_reason(self, key: LinkKey, mac: str) -> Optional[str]:
-        """Why a NIC may not have this MAC."""
         device = self.device_by_link.get(key)
         if self.master(key) == "bond" or (device is not None and device.slave):
             return "it is in a bond, which sets the MAC address of its members"

@@ -131,10 +131,12 @@ class DeviceResolver:
         return self._supported(setting, value, self.observed)
 
     def _supported(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
-        reason = observed.missing.get(setting) or observed.missing.get(group_of(setting))
+        group = group_of(setting)
+        reason = observed.missing.get(setting) or observed.missing.get(group)
         if reason is not None and observed.values.get(setting) != value:
-            self.note(setting, reason, observed.effect_of(group_of(setting)))
-        elif not SETTINGS[group_of(setting)].named:
+            is_unsupported = group in observed.unsupported
+            self.note(setting, reason, "unsupported" if is_unsupported else "not applicable")
+        elif not SETTINGS[group].named:
             return self._cpus(setting, value, observed)
         elif setting not in observed.values:
             self.note(setting, "the driver has no such setting")
@@ -195,5 +197,4 @@ class DeviceResolver:
 
 
 def _without_default(qdisc: str) -> str:
-    """The qdisc without the word "default"."""
     return qdisc.removeprefix(DEFAULT_QDISC).strip()

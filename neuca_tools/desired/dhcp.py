@@ -174,7 +174,6 @@ class LearnedConfiguration:
     def _gateway_reason(
         self, index: int, gateway: Host, connected: Collection[Network]
     ) -> Optional[str]:
-        """Why a route through this gateway is not copied."""
         if scoped_host(index, gateway) in self.local_hosts:
             return f"its next hop {gateway} is this host itself"
         if gateway.is_link_local or any(gateway in network for network in connected):

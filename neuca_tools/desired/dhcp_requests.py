@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from neuca_tools.desired.dhcp import devices_with_client
+from neuca_tools.desired.dhcp import SETTING, devices_with_client
 from neuca_tools.desired.dhcp_files import OWN, client_labels, link_of_label, table_of
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
@@ -15,7 +15,6 @@ from neuca_tools.desired.safety import guarded_networks
 from neuca_tools.model import Automatic, Device, Host, OwnClients, Record, World
 from neuca_tools.model.device_settings import Note
 
-SETTING = "dhcp"
 # What only a network manager does: the overrides of netplan, and what they request.
 _UNUSED = {
     "use-dns": "DNS servers",

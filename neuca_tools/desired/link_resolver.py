@@ -85,7 +85,6 @@ class LinkResolver(CommonSettings):
         return self.wanted
 
     def _link(self, key: LinkKey) -> Optional[Link]:
-        """One wanted link, or None."""
         is_made = bool(key.virtual_kind) and key.mac not in self.roles.guard.carriers
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
@@ -96,7 +95,6 @@ class LinkResolver(CommonSettings):
         )
 
     def _may_make(self, key: LinkKey) -> bool:
-        """Whether this virtual link, or VLAN on one, can be created."""
         if key.vlan_id is not None:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{message_subject(key)} is on {key.nic}, which cannot be used")
@@ -144,7 +142,6 @@ class LinkResolver(CommonSettings):
         return replace(barred, addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
 
     def _is_vrf_to_delete(self, index: int) -> bool:
-        """Whether the device is a VRF that the pass deletes."""
         device = self.world.devices.get(index)
         is_vrf = device is not None and device.kind == "vrf"
         return is_vrf and index not in self.scene_after_removal.world.devices
@@ -202,16 +199,13 @@ class LinkResolver(CommonSettings):
         link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
-        if device.master in self.roles.guard.devices and not self._is_member(request.key):
+        is_member = request.key in self.masters or request.key in self.virtual_links.barred
+        if device.master in self.roles.guard.devices and not is_member:
             master = self.world.devices[device.master].name
             self.refuse(request.key, f'it stays in "{master}", {GUARDED}')
         asked = request.mtu or self.originals_of(request.key).mtu
         mtu = self.mtus.nic_mtu(request.key, asked, device)
         return self.add(request, link, mtu, mtu or device.mtu)
-
-    def _is_member(self, key: LinkKey) -> bool:
-        """Whether the document has it in a bond, bridge or VRF, created or not."""
-        return key in self.masters or key in self.virtual_links.barred
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """The link with `state = user`: only our own earlier changes are reverted."""

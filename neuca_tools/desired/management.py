@@ -182,7 +182,6 @@ class _Chooser:
         return bool(self.present & {*self.policy.management, *self.claims.marked_as_management})
 
     def _has_default(self, nics: Collection[str]) -> bool:
-        """Whether one of these NICs carries any default route."""
         return any({*nics} & {*self._nics(route.index)} for route in self.default_routes)
 
     def _with_the_default(self, chosen: Collection[str]) -> set[str]:
@@ -360,7 +359,6 @@ class _Chooser:
         }
 
     def _macs_on(self, routes: Iterable[Route]) -> frozenset[str]:
-        """The MACs of the NICs that these routes go through."""
         return nics_below(self.world, (route.index for route in routes))
 
     def _nics(self, index: int) -> frozenset[str]:

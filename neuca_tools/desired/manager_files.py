@@ -217,7 +217,6 @@ class _Files:
         return bool(self.dataplane - told)
 
     def _nics_of_client(self, manager: str) -> frozenset[str]:
-        """The NICs on which this manager does DHCP."""
         return frozenset(key.mac for key in self.roles.dhcp.links_of([manager]) if not key.rank)
 
     def _name_patterns(self) -> set[str]:

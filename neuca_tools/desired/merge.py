@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_clients, platform_roles, routing_tables
-from neuca_tools.desired.bindings import bind_names
+from neuca_tools.desired.bindings import bind_names, bind_ports
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
@@ -72,7 +72,7 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 class Layers(NamedTuple):
     """The merged requests, the role of each NIC, and problems with requests that match no NIC.
 
-    `trusted`: see `trusted_links`.
+    `trusted`: see `trusted_links`. `local` and `policy` have the identities of their NICs.
     """
 
     requests: Requests
@@ -82,6 +82,8 @@ class Layers(NamedTuple):
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()
     trusted: Optional[frozenset[LinkKey]] = None
+    local: Sequence[LinkRequest] = ()
+    policy: Policy = Policy()
 
 
 def stack_layers(
@@ -92,6 +94,7 @@ def stack_layers(
     record: Record,
 ) -> Layers:
     """Merge a document and the local configuration, and hold back possible management NICs."""
+    document, local, policy = bind_ports(document, local, policy, world, record)
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
     trusted = trusted_links(document, layers.requests)
@@ -182,20 +185,15 @@ def _is_reached(world: World, roles: Roles) -> bool:
 def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     local, policy, world, record = inputs
     links, routes = document.links, document.routes
-    own = merge_layers(links, local)
-    named = {key.mac for key in own}
-    if document.platform is None:
-        return Layers(
-            own,
-            with_virtual_roles(assign_roles(world, named, policy, record), own),
-            routes,
-            rules=document.rules,
-        )
-    platform, problems = bind_names(document.platform, world, record)
-    roles = _assign_roles(platform, own, inputs)
-    requests = merge_layers(
-        combine_requests(platform_roles.requests_for(platform, roles, named, world), links), local
-    )
+    requests = merge_layers(links, local)
+    platform, problems = bind_names(document.platform or PlatformDocument(), world, record)
+    roles = _assign_roles(platform, requests, inputs)
+    notes: tuple[Note, ...] = ()
+    if document.platform is not None:
+        notes = tuple(platform_roles.absent_notes(platform, roles, world))
+        named = {key.mac for key in requests}
+        described = platform_roles.requests_for(platform, roles, named, world)
+        requests = merge_layers(combine_requests(described, links), local)
     taken = {route.to for route in routes}
     more = (
         route
@@ -206,9 +204,11 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
         requests,
         roles,
         (*routes, *more),
-        (*problems, *platform_roles.refused_links(platform, roles, inputs.world)),
-        tuple(platform_roles.absent_notes(platform, roles, inputs.world)),
+        (*problems, *platform_roles.refused_links(platform, roles, world)),
+        notes,
         (*document.rules, *platform.rules),
+        local=local,
+        policy=policy,
     )
 
 
@@ -222,14 +222,14 @@ def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInput
     known = named | (claims.listed - left)
     roles = assign_roles(inputs.world, known, inputs.policy, inputs.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
-    roles = with_virtual_roles(roles, every, left)
+    roles = _with_virtual_roles(roles, every, left)
     return replace(
         roles,
         reasons={**platform_roles.role_reasons(platform, roles, named, left), **roles.reasons},
     )
 
 
-def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] = ()) -> Roles:
+def _with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str]) -> Roles:
     """The roles with those of virtual links, which are those of their lower devices.
 
     `left` are left alone.
@@ -338,7 +338,6 @@ def request_digests(
 
 
 def _digest_of(texts: Iterable[str]) -> str:
-    """The digest of a set of texts."""
     return sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
 
 

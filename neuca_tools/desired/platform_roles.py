@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from neuca_tools.desired.policy import PlatformClaims
+from neuca_tools.desired.policy import NOTHING, PlatformClaims
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import message_subject
 from neuca_tools.documents.stacking import all_lower_devices
@@ -37,6 +37,8 @@ def platform_claims(
     platform: PlatformDocument, configured: Collection[str], world: World
 ) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
+    if not (platform.links or platform.management):  # saves a look at every NIC
+        return NOTHING
     # A document may name a NIC by its present MAC.
     identity_by_mac = {device.mac: identity(device) for device in nics_in(world)}
     identity_by_mac.update((mac, mac) for mac in map(identity, nics_in(world)))

@@ -99,7 +99,7 @@ def _advertised_routers(scene: Scene) -> dict[LinkKey, Host]:
     router_by_link: dict[LinkKey, Host] = {}
     for key, device in scene.device_by_link.items():
         neighbours = scene.world.routers.get(device.index, ())
-        before = ip_address(recorded[str(key)]) if str(key) in recorded else None
+        before = recorded.get(key)
         likely = before if before in neighbours else next(iter(neighbours), before)
         router = announced.get(device.index, likely)
         if router is not None:

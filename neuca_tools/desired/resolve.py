@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import bindings, coverage, dhcp, routing_tables
+from neuca_tools.desired import coverage, dhcp, routing_tables
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import (
     Layers,
@@ -126,8 +126,8 @@ def resolve_state(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
-    document, settings = _with_bound_ports(document, settings, world, record)
     layers = stack_layers(document, settings.links, settings.policy, world, record)
+    settings = settings._replace(links=tuple(layers.local))
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
     removable = _removable_objects(record.owned, layers.trusted)
     limits = _request_limits(layers, settings, world, record, removable)
@@ -170,15 +170,6 @@ def _remaining_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
         hop.link for hop in routing.hops if hop.to.prefixlen == 0 and hop.traits.table != MAIN_TABLE
     }
     return (note for note in layers.notes if note.setting != "gateway" or note.link not in used)
-
-
-def _with_bound_ports(
-    document: Optional[Document], settings: Settings, world: World, record: Record
-) -> tuple[Optional[Document], Settings]:
-    document, links, policy = bindings.bind_ports(
-        document, settings.links, settings.policy, world, record
-    )
-    return document, settings._replace(links=links, policy=policy)
 
 
 def _tune_requests(
@@ -243,9 +234,7 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     """The routing for the links that the resolver wants."""
     world, limits, links = resolver.world, resolver.limits, resolver.wanted
     scene = resolver.scene_after_removal
-    routing = resolve_routes(
-        layers.routes, links, layers.requests, scene, limits, without_ipv6=resolver.without_ipv6
-    )
+    routing = resolve_routes(layers.routes, links, scene, limits, resolver.without_ipv6)
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.LearnedConfiguration(resolver.roles, world, limits, taken)
     in_vrfs = of_vrfs(resolver.requests)

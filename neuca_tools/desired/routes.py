@@ -22,7 +22,6 @@ from neuca_tools.model import (
     LinkRequest,
     Network,
     Problem,
-    Requests,
     RouteRequest,
     World,
 )
@@ -63,19 +62,18 @@ class Routing(NamedTuple):
 def resolve_routes(
     routes: Collection[RouteRequest],
     links: Mapping[LinkKey, Link],
-    requests: Requests,
     scene: Scene,
     limits: RequestLimits,
     without_ipv6: Mapping[LinkKey, str],
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
-    `links` are the links that can be used, `requests` those of all links. `without_ipv6` has the
-    links without IPv6, each with the reason.
+    `links` are the links that can be used; `without_ipv6` has those without IPv6, each with the
+    reason.
     """
     if not routes:
         return Routing()
-    finder = _Finder(links, requests, scene, limits, without_ipv6, routes=routes)
+    finder = _Finder(links, scene, limits, without_ipv6, routes)
     for route in routes:
         finder.add(route)
     return Routing(
@@ -92,14 +90,12 @@ class _Finder:
     def __init__(
         self,
         links: Mapping[LinkKey, Link],
-        requests: Requests,
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
-        *,
         routes: Collection[RouteRequest],
     ) -> None:
-        world, devices = scene.world, scene.device_by_link
+        requests, world, _, _, devices = scene
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
         indexes = {key: devices[key].index for key in usable.keys() & devices.keys()}
         present = {
@@ -159,7 +155,6 @@ class _Finder:
         return None
 
     def _parts_of(self, route: RouteRequest) -> list[RouteRequest]:
-        """The route as one route for each next hop."""
         return [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
 
     def _tied_route(self, route: RouteRequest) -> RouteRequest:
@@ -269,7 +264,6 @@ class _Finder:
         return "a broadcast address" if is_broadcast else None
 
     def _no_link_reason(self, route: RouteRequest) -> str:
-        """Why a route has no link."""
         if route.link and (route.via is None or route.traits.onlink):
             return f"{route.link} cannot be used"
         return f"the next hop {route.via} is in no network of a dataplane NIC"

@@ -260,12 +260,12 @@ def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int
     requests, recorded = scene.requests, scene.record.tables
     foreign, ours = _used_tables(scene.world)
     asked = {request.routing.table for request in requests.values()}
-    spare = iter(_spare_tables(foreign | ours | asked, recorded, set(map(str, requests))))
+    spare = iter(_spare_tables(foreign | ours | asked, recorded, requests))
     usable = set(TABLES) - (foreign - ours) - asked
     link_by_table: dict[int, LinkKey] = {}
     for key in sorted(links, key=lambda key: key.order):
         table = requests[key].routing.table
-        before = recorded.get(str(key), 0)
+        before = recorded.get(key, 0)
         if not table and before in usable:
             usable.remove(before)
             table = before
@@ -276,7 +276,7 @@ def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int
 
 
 def _spare_tables(
-    taken: Collection[int], recorded: Mapping[str, int], requested: Collection[str]
+    taken: Collection[int], recorded: Mapping[LinkKey, int], requested: Collection[LinkKey]
 ) -> list[int]:
     """The tables for links without one.
 

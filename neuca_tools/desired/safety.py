@@ -193,7 +193,6 @@ def _default_gateways(foreign: Iterable[Route], before: Iterable[Network]) -> It
 
 
 def _connected_networks(world: World, roles: Roles) -> set[Network]:
-    """The networks of the management devices."""
     networks = {address.network for address in addresses_of(world, roles.guard.management)}
     # A /32 or /128 address has its network as a route (DHCP, RA).
     routes = routes_through(world, roles.guard.management)

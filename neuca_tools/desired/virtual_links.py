@@ -176,7 +176,6 @@ class VirtualLinks:
         return next(filter(None, reasons), None)
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
-        """Why it cannot have its name."""
         holder, ours = (
             self.device_by_name.get(key.virtual_name),
             self.roles.made.devices.get(key.mac),
@@ -192,7 +191,6 @@ class VirtualLinks:
         return None
 
     def _lower_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
-        """Why it may not have this lower device."""
         request = self.requests.get(lower)
         reason = self._role_reason(lower)
         if reason is not None:

@@ -378,8 +378,8 @@ class Record(NamedTuple):
     declined: Mapping[LinkKey, Mapping[str, Declined]] = {}
     written: Mapping[WrittenSetting, str] = {}
     retry: tuple[str, ...] = ()
-    tables: Mapping[str, int] = {}
-    routers: Mapping[str, str] = {}
+    tables: Mapping[LinkKey, int] = {}
+    routers: Mapping[LinkKey, Host] = {}
     made: Mapping[LinkKey, Link] = {}
 
     def macs_of(self, role: str) -> set[str]:

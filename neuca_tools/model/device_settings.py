@@ -26,12 +26,6 @@ class DeviceSettings(NamedTuple):
     missing: Mapping[str, str] = {}
     unsupported: frozenset[str] = frozenset()
 
-    def effect_of(self, group: str) -> Refusal:
-        """The effect to report for a missing setting of this group."""
-        if group in self.unsupported:
-            return "unsupported"
-        return "not applicable"
-
 
 def joined_settings(parts: Iterable[DeviceSettings]) -> DeviceSettings:
     """The settings of several groups as one."""

@@ -16,6 +16,7 @@ from neuca_tools.model.printable import plain_lines
 
 Sample = tuple[str, Mapping[str, str], Optional[float]]
 """Name and labels; the value is None if it is not known."""
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})  # of the value of a label
 
 
 def metrics_text(
@@ -47,9 +48,7 @@ def seconds_of_time(text: Optional[str]) -> Optional[float]:
 
 
 def _series_name(name: str, labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{key}="{_escape_label(word)}"' for key, word in labels.items())
+    inside = ",".join(
+        f'{key}="{plain_lines(word).translate(_ESCAPES)}"' for key, word in labels.items()
+    )
     return name + (f"{{{inside}}}" if inside else "")
-
-
-def _escape_label(word: str) -> str:
-    return plain_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -167,7 +167,6 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
 
 
 def _change_clients(sides: Sides) -> Iterator[Operation]:
-    """Stop the clients that are not wanted, and start those that do not run."""
     observed, desired = sides.observed.clients, sides.desired.clients
     for label in sorted(observed.keys() | desired.keys()):
         key = link_of_label(label)

@@ -9,7 +9,7 @@ link that was plugged in again, what was set is gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Optional, TypeVar
+from typing import TypeVar
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import (
@@ -188,27 +188,25 @@ def _replugged_links(record: Record, world: World) -> dict[str, Incarnation]:
 
     A link with our mark is none: a roll-back may have created it again.
     """
-    return {
-        mac: present
-        for mac, present in link_appearances(world).items()
-        if mac in record.nics
-        and record.nics[mac].incarnation is not None
-        and not present.is_same_link(record.nics[mac].incarnation)
-        and not _is_there(mac, record.nics[mac].incarnation, world)
-        and not _is_marked(world.devices[present.ifindex])
-    }
+    replugged = {}
+    for mac, present in link_appearances(world).items():
+        before = record.nics.get(mac, UNRECORDED).incarnation
+        if before is None or present.is_same_link(before) or _is_there(mac, before, world):
+            continue
+        if not _is_marked(world.devices[present.ifindex]):
+            replugged[mac] = present
+    return replugged
 
 
 def _is_marked(device: Device) -> bool:
     return device.alias == LINK_ALIAS
 
 
-def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> bool:
+def _is_there(mac: str, incarnation: Incarnation, world: World) -> bool:
     """Whether the configured device is still present, even if another one has its MAC too."""
-    if incarnation is None or incarnation.boot_id != world.boot_id:
-        return False
     device = world.devices.get(incarnation.ifindex)
-    return device is not None and mac_in_key(device) == mac
+    is_of_this_boot = incarnation.boot_id == world.boot_id
+    return is_of_this_boot and device is not None and mac_in_key(device) == mac
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:
@@ -220,9 +218,9 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(
         owned=OwnedObjects(frozenset(addresses), frozenset(links)),
-        originals=_of_others(record.originals, macs),
-        declined=_of_others(record.declined, macs),
-        made=_of_others(record.made, macs),
+        originals=of_others(record.originals, macs),
+        declined=of_others(record.declined, macs),
+        made=of_others(record.made, macs),
         written={
             written: value
             for written, value in record.written.items()
@@ -231,7 +229,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     )
 
 
-def _of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[LinkKey, Value]:
+def of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[LinkKey, Value]:
     """The values of links on other NICs than these."""
     return {key: value for key, value in values.items() if key.mac not in macs}
 

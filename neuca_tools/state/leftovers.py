@@ -31,24 +31,19 @@ TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 
 
 def record_leaving(
-    record: Record,
-    nics: Mapping[str, Device],
-    dataplane: Iterable[str],
-    states_by_manager: Mapping[str, Mapping[str, str]],
-    silent: Collection[str],
+    record: Record, nics: Mapping[str, Device], dataplane: Iterable[str], world: World
 ) -> Record:
     """Record which manager has to release a NIC that is now a dataplane NIC.
 
-    `states_by_manager` maps each manager to the states that it reports of the interfaces. A
-    `silent` one, which does not respond, may manage the NIC as well, and is asked to release it
-    until it responds.
+    One that does not respond may manage the NIC as well, and is asked to release it until it
+    responds.
     """
-    nics_to_record = dict(record.nics)
+    nics_to_record, silent = dict(record.nics), world.silent_managers
     for mac in dataplane:
         nic, device = nics_to_record.get(mac, UNRECORDED), nics.get(mac)
         holders = [
             name
-            for name, states in states_by_manager.items()
+            for name, states in world.managers.items()
             if device and states.get(device.name) == "managed"
         ]
         holders += sorted(silent) if device else []

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Optional, TypeVar
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
     Address,
+    Host,
     Incarnation,
     Link,
     LinkKey,
@@ -233,8 +234,6 @@ def _check_record(record: Record) -> None:
         # It must not lead out of /proc/sys.
         if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
             raise ValueError(f"{path!r} is no setting")
-    for router in record.routers.values():
-        ip_address(router)  # raises ValueError
     for network in record.management_networks:
         ip_network(network)  # raises ValueError
 
@@ -287,6 +286,7 @@ def key_of(text: str) -> LinkKey:
 _SHAPES = Shapes(
     {
         Address: read_address,
+        Host: ip_address,
         Declined: lambda data: Shapes({}).read(Declined, dict(zip(Declined._fields, data))),
         LinkKey: key_of,
         Optional[Incarnation]: _read_incarnation,
@@ -299,9 +299,7 @@ _SHAPES = Shapes(
 
 def _record_json(record: Record) -> dict[str, Any]:
     fields, own = record._asdict().items(), record.owned
-    plain = {
-        _KEYS.get(name, name): value for name, value in fields if value or name not in _UNLESS_EMPTY
-    }
+    plain = {_KEYS.get(name, name): value for name, value in fields}
     plain.update(
         written=_by_text(record.written),
         nics=_by_text(record.nics, _nic_json),
@@ -311,16 +309,16 @@ def _record_json(record: Record) -> dict[str, Any]:
         },
         declined=_by_text(record.declined),
         originals=_by_text(record.originals, OriginalValues._asdict),
+        tables=_by_text(record.tables),
+        routers=_by_text(record.routers, str),
+        made=_by_text(record.made, _link_json),
     )
-    if record.made:
-        plain["made"] = _by_text(record.made, _link_json)
-    return plain
+    return {name: value for name, value in plain.items() if value or name not in _UNLESS_EMPTY}
 
 
 def _by_text(
     values: Mapping[Any, Any], convert: Callable[[Any], Any] = lambda value: value
 ) -> dict[str, Any]:
-    """The values with their keys as text."""
     return {str(key): convert(value) for key, value in values.items()}
 
 

@@ -95,8 +95,7 @@ def content_of(name: str, data: Mapping[str, Any]) -> bytes:
 
 def remove_state(where: Where, name: str, *, sync: bool = True) -> None:
     """Remove the file. Without `sync`, a power cut may bring it back. Raises ApplyError."""
-    if isinstance(where, StateDirectories) or file_exists(where / name):
-        _write_or_spare(where, name, None, 0o644, sync)
+    _write_or_spare(where, name, None, 0o644, sync)
 
 
 def _checksum_of(name: str, members: Sequence[str]) -> str:
@@ -210,8 +209,7 @@ def _write_or_spare(
         _write(spare, REMOVED_MARK if content is None else content, mode)
         save_unsaved_reason(where, error.text)
         return
-    if file_exists(spare):
-        write_files({spare: None})
+    _write(spare, None, mode)
 
 
 def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -> None:

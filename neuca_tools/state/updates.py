@@ -33,6 +33,7 @@ from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
     has_same_links,
     link_appearances,
+    of_others,
     present_incarnations,
     without_links,
 )
@@ -73,17 +74,16 @@ def _without_lost_names(
 
 def remember_tables(record: Record, resolution: Resolution) -> Record:
     """Record the routing table of each link, which no other link has, and its IPv6 router."""
-    tables = {str(key): table for key, table in resolution.tables.items()}
-    in_use = set(tables.values())
-    kept = {text: table for text, table in record.tables.items() if table not in in_use}
+    in_use = set(resolution.tables.values())
+    kept = {key: table for key, table in record.tables.items() if table not in in_use}
     routers = {
-        str(hop.link): str(hop.via)
+        hop.link: hop.via
         for hop in resolution.desired.hops
-        if hop.to == EVERYTHING[6] and is_link_scoped(hop.via)
+        if hop.to == EVERYTHING[6] and hop.via and is_link_scoped(hop.via)
         if resolution.tables.get(hop.link) == hop.traits.table
     }
-    routers = {text: router for text, router in record.routers.items() if text in kept} | routers
-    return record._replace(tables={**kept, **tables}, routers=routers)
+    routers = {key: router for key, router in record.routers.items() if key in kept} | routers
+    return record._replace(tables={**kept, **resolution.tables}, routers=routers)
 
 
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
@@ -315,19 +315,18 @@ def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: s
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:
-    """Whether the NIC is present but must not be configured now, as a port of a foreign bridge."""
-    if LinkKey(mac) in resolution.desired.links:
-        return False
-    return not _is_absent(mac, resolution)
+    """Whether the NIC is present but must not be configured now, as a port of a foreign bridge.
 
-
-def _is_absent(mac: str, resolution: Resolution) -> bool:
-    """Whether a dataplane NIC is not there. A MAC that two devices have is not absent."""
-    roles = resolution.roles
-    if LinkKey(mac).virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
+    A dataplane NIC whose MAC two devices have is present as well.
+    """
+    key, roles = LinkKey(mac), resolution.roles
+    if key in resolution.desired.links:
         return False
-    contested = [problem.link for problem in resolution.problems if problem.code == "contested"]
-    return LinkKey(mac) not in contested
+    if key.virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
+        return True
+    return any(
+        (problem.code, problem.link) == ("contested", key) for problem in resolution.problems
+    )
 
 
 def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
@@ -354,7 +353,5 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).virtual_kind)
-    links = [text for text in record.tables if text.partition(".")[0] not in gone]
-    tables = {text: record.tables[text] for text in links}
-    routers = {text: router for text, router in record.routers.items() if text in tables}
+    tables, routers = of_others(record.tables, gone), of_others(record.routers, gone)
     return without_links(record, gone)._replace(nics=nics, tables=tables, routers=routers)

@@ -155,7 +155,7 @@ def test_a_router_is_known_by_its_entry_among_the_neighbours_and_then_from_the_r
     found = resolved(IPV6_ALONE, around)
     assert table_of(found, 31001)[-1] == ("::/0", "fe80::1", "")
     record = updates.remember_tables(Record(), found)
-    assert record.routers == {mac(2): "fe80::1"}
+    assert record.routers == {key(2): one}
     for neighbours, router in (((), "fe80::1"), ((other, one), "fe80::1"), ((other,), "fe80::2")):
         again = resolved(IPV6_ALONE, seen(routers={2: neighbours}), record)
         assert table_of(again, 31001)[-1] == ("::/0", router, "")
@@ -191,7 +191,7 @@ def test_a_table_that_somebody_else_uses_is_left_to_them():
 
 
 def test_a_nic_keeps_its_table_whatever_the_order_and_whoever_adds_to_it():
-    record = Record(tables={mac(3): 31007})
+    record = Record(tables={key(3): 31007})
     assert resolved(ONE + TWO, record=record).tables == {key(2): 31001, key(3): 31007}
     around = seen(tables=[foreign(31007), foreign(31007, 3, 110)])
     assert resolved(TWO, around, record).tables == {key(3): 31007}
@@ -205,9 +205,9 @@ def test_a_table_can_be_chosen():
 
 def test_the_table_is_recorded_before_anything_is_done():
     one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
-    assert one.survey().record.tables == {mac(3): 31001}
+    assert one.survey().record.tables == {key(3): 31001}
     _, result, _ = one.run()
-    assert (result.failures, one.record.tables) == ((), {mac(3): 31001})
+    assert (result.failures, one.record.tables) == ((), {key(3): 31001})
 
 
 # --- what is never done -----------------------------------------------------------------------------
@@ -597,7 +597,7 @@ def test_a_nic_without_a_known_gateway_says_so():
 
 
 def test_the_table_of_a_nic_that_is_gone_is_used_again_last_of_all():
-    gone = {mac(100 + number % 100) + f".{number}": 31001 + number for number in range(999)}
+    gone = {key(100 + number % 100, number): 31001 + number for number in range(999)}
     assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31001}
     gone.popitem()
     assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31999}
@@ -803,17 +803,17 @@ def test_of_two_links_with_one_table_only_the_first_gets_it():
 @pytest.mark.parametrize("numbers", [(31001, 31001), (31002, 31001)])
 def test_two_links_recorded_with_one_table_get_one_each(numbers):
     one = three_nics(ONE + TWO)
-    one.record = one.record._replace(tables=dict(zip((mac(2), mac(3)), numbers)))
+    one.record = one.record._replace(tables=dict(zip((key(2), key(3)), numbers)))
     assert settled(one) == DONE
     assert sorted(one.record.tables.values()) == [31001, 31002]
 
 
 def test_the_record_has_each_table_once():
-    gone = {mac(100 + number % 100) + f".{number}": 31001 + number for number in range(999)}
+    gone = {key(100 + number % 100, number): 31001 + number for number in range(999)}
     one = three_nics(TWO)
     one.record = one.record._replace(tables=gone)
     one.run()
-    assert (len(one.record.tables), one.record.tables[mac(3)]) == (999, 31001)
+    assert (len(one.record.tables), one.record.tables[key(3)]) == (999, 31001)
 
 
 def test_a_route_of_the_document_takes_the_place_of_the_one_in_the_table_of_the_nic():

@@ -536,7 +536,7 @@ records = st.builds(
     written=st.dictionaries(written, names, max_size=4),
     management_networks=st.just(()),
     tables=st.just({}),
-    routers=st.dictionaries(names, st.ip_addresses(v=6).map(str), max_size=2),
+    routers=st.dictionaries(link_keys, st.ip_addresses(v=6), max_size=2),
     retry=st.just(()),
     made=made,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network, ip_address, ip_network
 
 import pytest
-from worlds import Agent, document, key, mac, machine, nic, route, texts, vlan, world
+from worlds import PLACES, Agent, document, key, mac, machine, nic, route, texts, vlan, world
 
 from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired.resolve import Settings, resolve_state
@@ -290,7 +290,7 @@ def test_a_decision_looks_up_a_foreign_route_for_no_route_that_is_not_requested(
         addresses={1: "192.0.2.10/24"},
         routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *foreign],
     )
-    decide_pass(Observation(seen), document(TWO), Policies(), Record())
+    decide_pass(Observation(seen), document(TWO), Policies(Settings(), PLACES), Record())
     assert Counted.lookups <= 5 * len(foreign)
 
 
