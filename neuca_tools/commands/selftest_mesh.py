@@ -36,11 +36,12 @@ from neuca_tools.commands.selftest_parsers import (
     log,
     parser_of,
 )
-from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
+from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
+from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import START_SECONDS, Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import MAX_MESSAGE_BYTES, Member, await_plan
@@ -271,7 +272,7 @@ def _join(arguments: argparse.Namespace) -> int:
         secret = read_secret(arguments, config)
         if secret is None or arguments.start is None:
             raise UsageError("mesh join: a PLAN in a file requires --start and --secret-file")
-    node, devices = os.uname().nodename, devices_by_address()
+    node, devices = os.uname().nodename, kernel.devices_by_address()
     if arguments.name:
         host = own_host(plan, [arguments.name], ())
     else:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Callable, Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
 from neuca_tools.selftest.measure.helper.handshake import (
@@ -26,7 +27,6 @@ from neuca_tools.selftest.measure.helper.handshake import (
     address_of,
 )
 from neuca_tools.selftest.measure.helper.serving import ServerSession
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
