@@ -45,7 +45,7 @@ def limits(look: Look, capacities: Iterable[Capacity]) -> list[Limit]:
 
 
 def _of_links(look: Look) -> list[Limit]:
-    links = (*look.sender.on_path, *look.receiver.on_path)
+    links = look.evidence.links
     rates = [goodput(link.real_speed, link.mtu or 1500) for link in links if link.real_speed]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
 

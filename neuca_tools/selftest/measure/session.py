@@ -239,10 +239,9 @@ def judge_path_mtu(path: PathMtu, mtu: int, here: str) -> Result:
     """The verdict and the text of the step, for a path that should carry `mtu` bytes."""
     forward, backward = path.forward or "no response", path.backward or "not known"
     text = f"{forward} out, {backward} back, of {mtu} bytes{here}"
-    smallest = min(filter(None, (path.forward, path.backward)), default=None)
-    if smallest is None:
+    if path.smallest is None:
         return "unknown", text
-    if smallest >= mtu:
+    if path.smallest >= mtu:
         return "pass", text
     return ("pass", f"{text}: ICMP reports it") if path.told else ("fail", text)
 
