@@ -20,7 +20,6 @@ from typing import NamedTuple, Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import as_apply_error, locked, read_bytes, write_files
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
-from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.wait import parse_message
@@ -103,7 +102,7 @@ class ArchivedTest(NamedTuple):
                 return evidence_of(read_bytes(self.report, MAX_DOCUMENT_BYTES + 1) or b"")
         if isinstance(self.archived, dict):
             with suppress(RecursionError, SelftestError):
-                return decode(Evidence, self.archived, EVIDENCE_VERSION)
+                return decode(Evidence, self.archived)
         return None
 
 
