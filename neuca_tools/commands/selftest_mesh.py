@@ -22,10 +22,11 @@ from neuca_tools.commands.arguments import (
     seconds_up_to,
     value,
 )
-from neuca_tools.commands.common import read_input, terminal_width, uses_color
+from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import read_agent_plan
+from neuca_tools.commands.selftest_explain import read_content
 from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import (
     OUTPUT_OPTIONS,
@@ -37,7 +38,7 @@ from neuca_tools.commands.selftest_parsers import (
     parser_of,
 )
 from neuca_tools.commands.selftest_serve import check_servable
-from neuca_tools.errors import ApplyError, SelftestError, UsageError
+from neuca_tools.errors import UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
@@ -159,7 +160,7 @@ def mesh_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a subcommand. Raises UsageError, SelftestError."""
+    """Run a subcommand. Raises UsageError, SelftestError, ApplyError."""
     code: int = arguments.act(arguments)
     return code
 
@@ -168,7 +169,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_plan(arguments: argparse.Namespace) -> int:
-    hosts = read_hosts(_read_text(arguments.hosts))
+    text = read_content(arguments.hosts, MAX_LIST_BYTES).decode("utf-8-sig", "replace")
+    hosts = read_hosts(text)
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
         raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
     draft = MeshPlan(
@@ -191,13 +193,6 @@ def _print_plan(arguments: argparse.Namespace) -> int:
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     log(budget_line(plan))
     return ExitCode.PASS
-
-
-def _read_text(name: str) -> str:
-    try:
-        return read_input(name, MAX_LIST_BYTES).decode("utf-8-sig", "replace")
-    except OSError as error:
-        raise SelftestError(f'read "{name}": {error.strerror}') from error
 
 
 # --- run ---
@@ -324,10 +319,7 @@ def _show_result(arguments: argparse.Namespace, run: results.RecordedRun) -> int
         print(styled_report(text, verdict.exit_code, width, uses_color(arguments)))
     writers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
     files = {path: text_of(result).encode() for path, text_of in writers.items() if path}
-    try:
-        write_files(files)
-    except ApplyError as error:
-        raise SelftestError(error.text) from error
+    write_files(files)
     if arguments.nagios:
         print(report.nagios_line(result))
         return NAGIOS[verdict.exit_code]
