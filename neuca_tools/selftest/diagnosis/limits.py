@@ -14,7 +14,7 @@ from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import CLEAR_LOSS
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
-from neuca_tools.selftest.conditions.table import explains_loss
+from neuca_tools.selftest.conditions.table import causes_of
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
@@ -138,7 +138,7 @@ def _carried_rate(look: Look, capacities: Iterable[Capacity]) -> float:
 
 def _lifted_with(condition: str, hit: Hit) -> set[str]:
     """The conditions that no longer limit once this one is fixed."""
-    of_loss = {"D05"} if explains_loss(condition) else set()
+    of_loss = {"D05"} if condition in causes_of("D05") else set()
     of_both_buffers = {"D01", "D03"} if hit.end == "both" else set()
     return {condition} | of_loss | of_both_buffers
 
