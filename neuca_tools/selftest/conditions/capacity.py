@@ -30,7 +30,6 @@ from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-STEADY_SPREAD = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
 BURST_RATIO = 3  # times the rate after it
 CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
@@ -257,7 +256,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else STEADY_SPREAD
+    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else figures.STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
         return _standing_queue_hit(look)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
@@ -300,7 +299,7 @@ def _filled_line(look: Look, slowest: Optional[float]) -> Optional[float]:
     if slowest is not None:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
-    is_steady = look.spread is not None and look.spread < STEADY_SPREAD
+    is_steady = look.spread is not None and look.spread < figures.STEADY_SPREAD
     return figures.link_speed_for(rate, mtu) if is_steady or not look.phase.sender else None
 
 

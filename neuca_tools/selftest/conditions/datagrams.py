@@ -23,6 +23,7 @@ from neuca_tools.selftest.conditions.figures import STEADY_SPREAD, cap_above
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
+    COUNTED_SHARE,
     VERY_FEW_PER_SECOND,
     counted_losses,
     datagram_size,
@@ -40,7 +41,6 @@ from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-COUNTED_SHARE = 0.5  # of the losses: a counter of a host that explains so many is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
 EXPECTED_LOSSES = 3

@@ -18,7 +18,7 @@ from neuca_tools.selftest.conditions.base import (
     of_all_directions,
     single_fact,
 )
-from neuca_tools.selftest.conditions.capacity import STEADY_SPREAD, path_capacity
+from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.overflow import (
     is_held_by_its_window,
     observed_losses,
@@ -28,7 +28,6 @@ from neuca_tools.selftest.conditions.overflow import (
 from neuca_tools.selftest.evidence.look import Look
 
 PLATEAU_LEVEL = 0.9  # of the plateau: what a test above a policer's rate receives at least (D17)
-MIN_INTERVALS = 3  # that a judgement needs at least
 INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
 POLICED_LOSS = 0.01  # of the segments: more than chance or a queue drops while the rate is even
 BURST_LOSS = 0.1  # of the bytes in flight, lost at once: random loss would continue afterwards
@@ -62,7 +61,7 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 
 def _is_in_bursts(look: Look) -> bool:
-    if look.cwnd is None or look.spread is None or len(look.steady) < MIN_INTERVALS:
+    if look.cwnd is None or look.spread is None or len(look.steady) < datagrams.MIN_INTERVALS:
         return False
     if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
         return False  # smaller than at the start: losses alone explain that
@@ -145,7 +144,7 @@ def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     if not udp.is_losing(look) or look.known_loss < datagrams.CLEAR_LOSS:
         return False
-    return udp.counted_losses(look) < 0.5 * udp.lost_datagrams(look)
+    return udp.counted_losses(look) < udp.COUNTED_SHARE * udp.lost_datagrams(look)
 
 
 def _looks_policed(look: Look) -> bool:
@@ -273,4 +272,4 @@ def _has_no_queue(look: Look) -> bool:
     if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return thresholds.delays_only_itself(look) and look.known_spread >= STEADY_SPREAD
+    return thresholds.delays_only_itself(look) and look.known_spread >= figures.STEADY_SPREAD
