@@ -92,6 +92,7 @@ PLAN_OPTIONS: Options = {
     "time": value(
         "SECONDS",
         "duration of each transfer (default: %(default)g)",
+        dest="seconds",
         type=seconds_up_to(60),
         default=2.0,
     ),
@@ -103,6 +104,8 @@ PLAN_OPTIONS: Options = {
     ),
     "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
 }
+# The fields of a plan that these set.
+PLAN_SETTINGS = "rate expect rounds seed group per_uplink per_hypervisor seconds guard port".split()
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; an interrupted run resumes from it",
                     type=file_path, required=True),
@@ -173,21 +176,8 @@ def _print_plan(arguments: argparse.Namespace) -> int:
     hosts = read_hosts(text)
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
         raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
-    draft = MeshPlan(
-        hosts,
-        (),
-        arguments.rate,
-        rounds=arguments.rounds,
-        seed=arguments.seed,
-        group=arguments.group,
-        per_uplink=arguments.per_uplink,
-        per_hypervisor=arguments.per_hypervisor,
-        seconds=arguments.time,
-        guard=arguments.guard,
-        port=arguments.port,
-        expect=arguments.expect,
-    )
-    plan = read_plan(plan_record(make_plan(draft)))
+    settings = {name: getattr(arguments, name) for name in PLAN_SETTINGS}
+    plan = read_plan(plan_record(make_plan(MeshPlan(hosts, (), **settings))))
     if plan.expect and plan.rate < plan.expect:
         raise UsageError("mesh plan: --rate is below --expect, so that no path can achieve it")
     print(json.dumps(plan_record(plan), separators=(",", ":")))
