@@ -80,9 +80,9 @@ def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
         write_files({path: make(runs).encode() for path, make in makers.items() if path})
 
 
-def read_content(name: str) -> bytes:
+def read_content(name: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
     """The content of a file, or of standard input for `-`. Raises SelftestError."""
     try:
-        return read_input(name, MAX_DOCUMENT_BYTES)
+        return read_input(name, max_bytes)
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error

@@ -22,10 +22,11 @@ from neuca_tools.commands.arguments import (
     seconds_up_to,
     value,
 )
-from neuca_tools.commands.common import read_input, terminal_width, uses_color
+from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import read_agent_plan
+from neuca_tools.commands.selftest_explain import read_content
 from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import (
     OUTPUT_OPTIONS,
@@ -36,11 +37,12 @@ from neuca_tools.commands.selftest_parsers import (
     log,
     parser_of,
 )
-from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.errors import ApplyError, SelftestError, UsageError
+from neuca_tools.commands.selftest_serve import check_servable
+from neuca_tools.errors import UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
+from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import START_SECONDS, Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import MAX_MESSAGE_BYTES, Member, await_plan
@@ -90,6 +92,7 @@ PLAN_OPTIONS: Options = {
     "time": value(
         "SECONDS",
         "duration of each transfer (default: %(default)g)",
+        dest="seconds",
         type=seconds_up_to(60),
         default=MeshPlan.seconds,
     ),
@@ -103,6 +106,8 @@ PLAN_OPTIONS: Options = {
         "PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=MeshPlan.port
     ),
 }
+# The fields of a plan that these set.
+PLAN_SETTINGS = "rate expect rounds seed group per_uplink per_hypervisor seconds guard port".split()
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; an interrupted run resumes from it",
                     type=file_path, required=True),
@@ -160,7 +165,7 @@ def mesh_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a subcommand. Raises UsageError, SelftestError."""
+    """Run a subcommand. Raises UsageError, SelftestError, ApplyError."""
     code: int = arguments.act(arguments)
     return code
 
@@ -169,36 +174,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_plan(arguments: argparse.Namespace) -> int:
-    hosts = read_hosts(_read_text(arguments.hosts))
+    text = read_content(arguments.hosts, MAX_LIST_BYTES).decode("utf-8-sig", "replace")
+    hosts = read_hosts(text)
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
         raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
-    draft = MeshPlan(
-        hosts,
-        (),
-        arguments.rate,
-        rounds=arguments.rounds,
-        seed=arguments.seed,
-        group=arguments.group,
-        per_uplink=arguments.per_uplink,
-        per_hypervisor=arguments.per_hypervisor,
-        seconds=arguments.time,
-        guard=arguments.guard,
-        port=arguments.port,
-        expect=arguments.expect,
-    )
-    plan = read_plan(plan_record(make_plan(draft)))
+    settings = {name: getattr(arguments, name) for name in PLAN_SETTINGS}
+    plan = read_plan(plan_record(make_plan(MeshPlan(hosts, (), **settings))))
     if plan.expect and plan.rate < plan.expect:
         raise UsageError("mesh plan: --rate is below --expect, so that no path can achieve it")
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     log(budget_line(plan))
     return ExitCode.PASS
-
-
-def _read_text(name: str) -> str:
-    try:
-        return read_input(name, MAX_LIST_BYTES).decode("utf-8-sig", "replace")
-    except OSError as error:
-        raise SelftestError(f'read "{name}": {error.strerror}') from error
 
 
 # --- run ---
@@ -273,7 +259,7 @@ def _join(arguments: argparse.Namespace) -> int:
         secret = read_secret(arguments, config)
         if secret is None or arguments.start is None:
             raise UsageError("mesh join: a PLAN in a file requires --start and --secret-file")
-    node, devices = os.uname().nodename, devices_by_address()
+    node, devices = os.uname().nodename, kernel.devices_by_address()
     if arguments.name:
         host = own_host(plan, [arguments.name], ())
     else:
@@ -325,10 +311,7 @@ def _show_result(arguments: argparse.Namespace, run: results.RecordedRun) -> int
         print(styled_report(text, verdict.exit_code, width, uses_color(arguments)))
     writers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
     files = {path: text_of(result).encode() for path, text_of in writers.items() if path}
-    try:
-        write_files(files)
-    except ApplyError as error:
-        raise SelftestError(error.text) from error
+    write_files(files)
     if arguments.nagios:
         print(report.nagios_line(result))
         return NAGIOS[verdict.exit_code]

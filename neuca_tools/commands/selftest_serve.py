@@ -57,19 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitCode.PASS
 
 
-def devices_by_address() -> dict[Address, Device]:
-    """The devices of this host by their addresses. Raises OSError."""
-    devices = kernel.read_devices()
-    return {
-        address: devices[index] for index, address in kernel.read_addresses() if index in devices
-    }
-
-
 def _addresses_to_serve(
     requested: Sequence[Address], interface: Optional[str], planned: AgentPlan
 ) -> list[Address]:
     """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
-    device_by_address = devices_by_address()
+    device_by_address = kernel.devices_by_address()
     for address in requested:
         check_servable(address, device_by_address.get(address), interface, planned)
     served = list(dict.fromkeys(requested)) or [

@@ -322,7 +322,7 @@ def test_evidence_survives_json():
         ),
         label="x",
     )
-    assert decode(Evidence, json.loads(json.dumps(encode(evidence))), 1) == evidence
+    assert decode(Evidence, json.loads(json.dumps(encode(evidence)))) == evidence
 
 
 def test_what_is_not_known_is_not_written():
@@ -365,14 +365,12 @@ def test_what_is_not_known_is_not_written():
 )
 def test_evidence_that_is_wrong_is_named_by_its_path(data, text):
     with pytest.raises(SelftestError) as raised:
-        decode(Evidence, data, 1)
+        decode(Evidence, data)
     assert raised.value.text == text
 
 
 def test_keys_of_a_later_program_are_passed_over():
-    assert (
-        decode(Evidence, {"version": 1, "weather": "fine", "local": {"mood": 1}}, 1) == Evidence()
-    )
+    assert decode(Evidence, {"version": 1, "weather": "fine", "local": {"mood": 1}}) == Evidence()
 
 
 def test_a_report_of_ours_can_be_diagnosed_again():
@@ -541,7 +539,7 @@ def test_any_evidence_gets_a_diagnosis_with_shares_and_survives_json(evidence):
     diagnosis = diagnose(evidence)
     assert all(0 <= one.share <= 1 and one.text for one in diagnosis.findings)
     assert isinstance(diagnosis.exit_code, ExitCode)
-    assert decode(Evidence, json.loads(json.dumps(encode(evidence))), 1) == evidence
+    assert decode(Evidence, json.loads(json.dumps(encode(evidence)))) == evidence
 
 
 @pytest.mark.parametrize(

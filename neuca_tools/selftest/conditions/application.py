@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import thresholds
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
-from neuca_tools.selftest.evidence import Phase, Sample, Socket
-from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
+from neuca_tools.selftest.evidence import Socket
+from neuca_tools.selftest.evidence.look import Look, Windows, sockets_in_all, steady_sockets
 
 BELOW_BLOCKS = "-b below what iperf3 can send"  # the other title of the condition
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
@@ -143,15 +142,11 @@ def _waiting_to_be_read(look: Look) -> tuple[float, float]:
 
     By the receiver's data connections in every sample after the first; 0 if that is not known.
     """
-    every = _data_sockets(look.phase.receiver[1:], look.phase)
+    every = sockets_in_all(look.phase.receiver[1:], look.phase)
     sockets = [socket for socket in every if socket.recv_q is not None and socket.rcvbuf]
     fills = [(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets]
     waiting = thresholds.upper_median([socket.recv_q or 0 for socket in sockets])
     return thresholds.upper_median(fills), waiting * 8 / look.rate if look.rate else 0.0
-
-
-def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
-    return [socket for sample in samples for socket in data_sockets(sample, phase)]
 
 
 def sender_buffer(look: Look) -> Optional[Hit]:
@@ -164,7 +159,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or limited is None or not look.rate:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
-    sizes = (socket.sndbuf for socket in _data_sockets(look.phase.sender, look.phase))
+    sizes = (socket.sndbuf for socket in sockets_in_all(look.phase.sender, look.phase))
     limit, size = look.sender.sysctl_max(WMEM), max(filter(None, sizes), default=None)
     if not share or _may_grow(size, limit):
         return None

@@ -92,11 +92,6 @@ class Session(NamedTuple):
         return (("local", self.evidence.local), ("peer", self.evidence.peer))
 
     @property
-    def links(self) -> tuple[Link, ...]:
-        """The devices of both hosts on the path."""
-        return (*self.evidence.local.on_path, *self.evidence.peer.on_path)
-
-    @property
     def tcp(self) -> tuple[Look, ...]:
         """The TCP phases in which a rate was measured."""
         return tuple(look for look in self.looks if look.protocol == "tcp" and look.rate)

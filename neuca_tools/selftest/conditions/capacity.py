@@ -310,5 +310,5 @@ def _filled_line(look: Look, slowest: Optional[float]) -> Optional[float]:
 
 def _slowest_link(look: Look) -> Optional[float]:
     """bit/s; None if the speed of no link on the path is known."""
-    links = (*look.sender.on_path, *look.receiver.on_path)
-    return min((link.real_speed for link in links if link.real_speed), default=None)
+    speeds = (link.real_speed for link in look.evidence.links)
+    return min(filter(None, speeds), default=None)

@@ -136,7 +136,7 @@ def _too_large_for_its_device(session: Session) -> Optional[Hit]:
 def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
     """By the path MTU, of a tunnel that names no lower device."""
     for end, host in session.hosts:
-        known = filter(None, (host.route_mtu, probed_mtu(session)))
+        known = filter(None, (host.route_mtu, session.evidence.path_mtu.smallest))
         possible = min(known, default=None)
         for link in host.on_path:
             if link.kind in TUNNELS and link.mtu and possible and possible < link.mtu:
@@ -156,7 +156,7 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
     is_through = gets_through(session)
     if not is_unreported(session) or not (is_through or is_refused(session)):
         return None
-    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
+    probed, mtu = session.evidence.path_mtu.smallest, smallest_mtu(session.evidence.links)
     adapts = "; TCP adapts to it, and larger frames are of no use" if is_through else ""
     return Hit(
         0.3,
@@ -177,8 +177,8 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     # Offloads make a path through a shaper no faster.
     if over >= SLOWER_SHARE * under or any(map(path_capacity, overlays)):
         return None
-    off = [(link, name) for link in session.links for name in _missing_offloads(link)]
-    if not off and any(link.kind in TUNNELS for link in session.links):
+    off = [(link, name) for link in session.evidence.links for name in _missing_offloads(link)]
+    if not off and any(link.kind in TUNNELS for link in session.evidence.links):
         return None
     return _overlay_hit(off, over, under)
 
@@ -286,7 +286,7 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
 
 def black_hole(session: Session) -> Optional[Hit]:
     """Large packets are dropped on the path, and no ICMP message reports it."""
-    probed, unreported = probed_mtu(session), is_unreported(session)
+    probed, unreported = session.evidence.path_mtu.smallest, is_unreported(session)
     # If packets of full size were acknowledged, something else holds TCP up.
     suspects = session.tcp if probed is None or is_less(session) else ()
     stuck = next(filter(_is_stuck, suspects), None)
@@ -297,7 +297,7 @@ def black_hole(session: Session) -> Optional[Hit]:
 
 
 def _black_hole_hit(session: Session, stuck: Optional[Look]) -> Hit:
-    probed = probed_mtu(session)
+    probed = session.evidence.path_mtu.smallest
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
@@ -305,7 +305,7 @@ def _black_hole_hit(session: Session, stuck: Optional[Look]) -> Hit:
         "hang",
         (
             single_fact("path MTU, acknowledged", probed),
-            single_fact("MTU of the interfaces", smallest_mtu(session.links)),
+            single_fact("MTU of the interfaces", smallest_mtu(session.evidence.links)),
             single_fact("backoff, times", _last_backoff(stuck)) if stuck else None,
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
@@ -328,7 +328,7 @@ def _sender_of_large_packets(session: Session, stuck: Optional[Look]) -> str:
 
 def is_less(session: Session) -> bool:
     """Whether the path carries smaller packets than the interfaces do."""
-    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
+    probed, mtu = session.evidence.path_mtu.smallest, smallest_mtu(session.evidence.links)
     return probed is not None and mtu is not None and probed < mtu
 
 
@@ -341,16 +341,10 @@ def gets_through(session: Session) -> bool:
 
     Only in the direction that carries smaller packets than the other.
     """
-    measured, probed = session.evidence.path_mtu, probed_mtu(session)
+    measured, probed = session.evidence.path_mtu, session.evidence.path_mtu.smallest
     sizes = {"forward": measured.forward, "reverse": measured.backward}
     narrow = (look for look in session.tcp if sizes[look.phase.direction] == probed)
     return any((look.rate or 0) > THROUGH_RATE for look in narrow)
-
-
-def probed_mtu(session: Session) -> Optional[int]:
-    """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
-    measured = session.evidence.path_mtu
-    return min(filter(None, (measured.forward, measured.backward)), default=None)
 
 
 def _is_stuck(look: Look) -> bool:

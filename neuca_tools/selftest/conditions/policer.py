@@ -28,7 +28,6 @@ from neuca_tools.selftest.conditions.overflow import (
 from neuca_tools.selftest.evidence.look import Look
 
 PLATEAU_LEVEL = 0.9  # of the plateau: what a test above a policer's rate receives at least (D17)
-MIN_INTERVALS = 3  # that a judgement needs at least
 INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
 POLICED_LOSS = 0.01  # of the segments: more than chance or a queue drops while the rate is even
 BURST_LOSS = 0.1  # of the bytes in flight, lost at once: random loss would continue afterwards
@@ -62,7 +61,7 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 
 def _is_in_bursts(look: Look) -> bool:
-    if look.cwnd is None or look.spread is None or len(look.steady) < MIN_INTERVALS:
+    if look.cwnd is None or look.spread is None or len(look.steady) < datagrams.MIN_INTERVALS:
         return False
     if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
         return False  # smaller than at the start: losses alone explain that

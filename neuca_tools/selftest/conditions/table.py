@@ -265,11 +265,6 @@ def tell_apart(condition: str, other: str) -> Optional[str]:
     return None if test is None else f"{condition} or {other}: {test}"
 
 
-def explains_loss(condition: str) -> bool:
-    """Whether fixing this condition removes the loss that limits TCP (D05)."""
-    return condition in causes_of("D05")
-
-
 def is_explained(names: Collection[str], phase: Optional[str], met: Collection[str]) -> bool:
     """Whether a finding with these names (its id, its title) has its cause among those `met`."""
     return any(_row_explains(row, names, phase, met) for row in EXPLANATIONS)

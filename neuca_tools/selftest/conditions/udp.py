@@ -325,8 +325,8 @@ def _larger_datagrams(look: Look) -> str:
 def _path_mtu(look: Look) -> int:
     """Bytes: of the path, if it was measured, else of the links; 1500 if neither is known."""
     measured, is_forward = look.evidence.path_mtu, look.phase.direction == "forward"
-    links = smallest_mtu((*look.sender.on_path, *look.receiver.on_path))
-    return (measured.forward if is_forward else measured.backward) or links or USUAL_MTU
+    of_links = smallest_mtu(look.evidence.links)
+    return (measured.forward if is_forward else measured.backward) or of_links or USUAL_MTU
 
 
 def _sent_rate(look: Look) -> Optional[float]:

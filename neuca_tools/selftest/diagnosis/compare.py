@@ -15,6 +15,7 @@ from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.route import route_changes
+from neuca_tools.selftest.readers.values import known_values
 
 DROPPED_SHARE = 0.10  # of the median of the earlier rates; a bound of our own
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
@@ -235,7 +236,7 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
     differences = [_difference(test.manner, now.manner) for test in earlier]
     unlike = tuple(filter(None, differences))
     alike = [test.result for test, words in zip(earlier, differences) if not words]
-    rates, rate = _known_values(result.rate for result in alike), now.result.rate
+    rates, rate = known_values(result.rate for result in alike), now.result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
@@ -249,14 +250,10 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
 
 def _usual_loss(results: Iterable[PhaseResult]) -> float:
     """The median share; 0 if none is known."""
-    return median(_known_values(result.loss for result in results) or [0.0])
+    return median(known_values(result.loss for result in results) or [0.0])
 
 
 def _is_slower(change: RateChange) -> bool:
     usual, rate = change.before or 0.0, change.after
     drop = DROPPED_SHARE if change.count >= FEW_TESTS else UNSURE_DROP
     return rate is None or usual - rate > max(drop * usual, DEVIATIONS * change.deviation)
-
-
-def _known_values(values: Iterable[Optional[float]]) -> list[float]:
-    return [value for value in values if value is not None]

@@ -14,7 +14,7 @@ from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import CLEAR_LOSS
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
-from neuca_tools.selftest.conditions.table import explains_loss
+from neuca_tools.selftest.conditions.table import causes_of
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
@@ -45,7 +45,7 @@ def limits(look: Look, capacities: Iterable[Capacity]) -> list[Limit]:
 
 
 def _of_links(look: Look) -> list[Limit]:
-    links = (*look.sender.on_path, *look.receiver.on_path)
+    links = look.evidence.links
     rates = [goodput(link.real_speed, link.mtu or 1500) for link in links if link.real_speed]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
 
@@ -138,7 +138,7 @@ def _carried_rate(look: Look, capacities: Iterable[Capacity]) -> float:
 
 def _lifted_with(condition: str, hit: Hit) -> set[str]:
     """The conditions that no longer limit once this one is fixed."""
-    of_loss = {"D05"} if explains_loss(condition) else set()
+    of_loss = {"D05"} if condition in causes_of("D05") else set()
     of_both_buffers = {"D01", "D03"} if hit.end == "both" else set()
     return {condition} | of_loss | of_both_buffers
 

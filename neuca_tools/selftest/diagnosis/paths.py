@@ -161,8 +161,7 @@ def _verdict_on_path(path: Tests, under: Optional[Evidence]) -> Verdict:
 
 def _with_underlay(over: Evidence, under: Optional[Evidence]) -> Evidence:
     """Add the rates of the path below to a test over a tunnel, for the rules that compare both."""
-    links = (*over.local.on_path, *over.peer.on_path)
-    if under is None or not any(link.kind in TUNNELS for link in links):
+    if under is None or not any(link.kind in TUNNELS for link in over.links):
         return over
     overlay = [replace(phase, path="overlay") for phase in over.phases]
     underlay = [_totals_only(phase, phase.run) for phase in under.phases if phase.run]

@@ -256,6 +256,11 @@ class PathMtu:
     backward: Optional[int] = None
     told: Optional[bool] = None
 
+    @property
+    def smallest(self) -> Optional[int]:
+        """Of both directions, as far as they were measured."""
+        return min(filter(None, (self.forward, self.backward)), default=None)
+
 
 @dataclass(frozen=True)
 class Connections:
@@ -309,3 +314,8 @@ class Evidence:
     route: Route = NO_ROUTE
     one_way: tuple[OneWay, ...] = ()
     version: int = VERSION
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The devices of both hosts on the path."""
+        return (*self.local.on_path, *self.peer.on_path)

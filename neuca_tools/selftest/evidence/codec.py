@@ -52,13 +52,14 @@ def _is_written(field: Field[Any], value: object) -> bool:
     return field.name == "version" or value != default
 
 
-def decode(kind: type[T], data: object, version: int, what: str = "evidence") -> T:
+def decode(kind: type[T], data: object, what: str = "evidence") -> T:
     """The dataclass `kind` from its JSON.
 
-    `what` it is, in one word. Raises SelftestError if the version differs, or with the path of what
-    is wrong.
+    `what` it is, in one word. Raises SelftestError with the path of what is wrong, or if `kind`
+    has a version and this is another one.
     """
-    if isinstance(data, dict) and data.get("version") != version:
+    version = getattr(kind, "version", None)
+    if version and isinstance(data, dict) and data.get("version") != version:
         known = f"this program knows {version}"
         given = str(data.get("version"))[:40]
         raise SelftestError(f"read the {what}: its version is {given}, and {known}")

@@ -380,11 +380,12 @@ def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sam
 
 def steady_sockets(look: Look) -> list[Socket]:
     """The sender's data connections in every sample of the steady part."""
-    return [
-        socket
-        for sample in steady_samples(look.phase.sender, look.rtt)
-        for socket in data_sockets(sample, look.phase)
-    ]
+    return sockets_in_all(steady_samples(look.phase.sender, look.rtt), look.phase)
+
+
+def sockets_in_all(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
+    """The data connections of iperf3 in every one of these samples."""
+    return [socket for sample in samples for socket in data_sockets(sample, phase)]
 
 
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:

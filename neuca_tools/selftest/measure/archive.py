@@ -8,7 +8,6 @@ entries are skipped.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,10 +19,9 @@ from typing import NamedTuple, Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import as_apply_error, locked, read_bytes, write_files
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
-from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import decode
-from neuca_tools.selftest.measure.wait import parse_message
+from neuca_tools.selftest.measure.wait import line_of, parse_message
 from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
@@ -39,9 +37,9 @@ LOCK_SECONDS = 5.0  # to wait for another test that is being archived
 
 def append_entry(state: Path, entry: Mapping[str, object]) -> None:
     """Add an entry. Raises ApplyError; nothing is added then."""
-    line = _encoded_line(entry)
+    line = line_of(entry)
     if len(line) > MAX_ENTRY_BYTES:
-        line = _encoded_line({**entry, "evidence": None})
+        line = line_of({**entry, "evidence": None})
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
         with as_apply_error(f'read "{path}"'):
@@ -52,10 +50,6 @@ def append_entry(state: Path, entry: Mapping[str, object]) -> None:
         if content.count(b"\n") >= MAX_ENTRIES or len(content) + len(line) > MAX_BYTES:
             files = {state / OLD_ARCHIVE: content, path: line}
         write_files(files, mode=0o600)
-
-
-def _encoded_line(entry: Mapping[str, object]) -> bytes:
-    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
 def read_entries(state: Path) -> tuple[list[Entry], int]:
@@ -103,7 +97,7 @@ class ArchivedTest(NamedTuple):
                 return evidence_of(read_bytes(self.report, MAX_DOCUMENT_BYTES + 1) or b"")
         if isinstance(self.archived, dict):
             with suppress(RecursionError, SelftestError):
-                return decode(Evidence, self.archived, EVIDENCE_VERSION)
+                return decode(Evidence, self.archived)
         return None
 
 

@@ -21,7 +21,7 @@ from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.handshake import BusyError, ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError
-from neuca_tools.selftest.measure.host import facts, kernel
+from neuca_tools.selftest.measure.host import facts
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import ReportStep, Result, ThroughputSteps
@@ -75,8 +75,8 @@ class PeerTest(ThroughputSteps):
         self._run_step("as-planned", self._compare_with_plan)
         if not self._check_reach(route):
             return
-        chain = facts.devices_below(kernel.read_devices(), route.kernel_route.device_index)
         local = self._describe_local(route)
+        self._devices = local.path
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)
@@ -84,7 +84,6 @@ class PeerTest(ThroughputSteps):
         self._run_step("latency", self._measure_latency)
         self._run_step("path-mtu", lambda: self._measure_path_mtu(route.device))
         self._run_step("path", lambda: self._trace_path(route.device))
-        self._devices = [device.name for device in chain]
         self._run_throughput()
         self._run_step("connections", self._measure_connections)
 
@@ -240,10 +239,9 @@ def judge_path_mtu(path: PathMtu, mtu: int, here: str) -> Result:
     """The verdict and the text of the step, for a path that should carry `mtu` bytes."""
     forward, backward = path.forward or "no response", path.backward or "not known"
     text = f"{forward} out, {backward} back, of {mtu} bytes{here}"
-    smallest = min(filter(None, (path.forward, path.backward)), default=None)
-    if smallest is None:
+    if path.smallest is None:
         return "unknown", text
-    if smallest >= mtu:
+    if path.smallest >= mtu:
         return "pass", text
     return ("pass", f"{text}: ICMP reports it") if path.told else ("fail", text)
 

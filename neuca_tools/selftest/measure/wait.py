@@ -97,6 +97,11 @@ def parse_message(line: bytes) -> Optional[dict[str, Any]]:
     return None
 
 
+def line_of(message: Mapping[str, object]) -> bytes:
+    """The line that `parse_message` reads, with its end."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
 def number_in(message: Mapping[str, object], key: str) -> float:
     """The number under a key; NaN, which is in no range, for anything else."""
     number = message.get(key)

@@ -187,7 +187,7 @@ def read_plan(data: object) -> MeshPlan:
     """The plan in this JSON. Raises SelftestError with what is wrong."""
     if not isinstance(data, dict):
         raise SelftestError("read the plan: it is not a JSON object")
-    plan = decode(MeshPlan, data, VERSION, "plan")
+    plan = decode(MeshPlan, data, "plan")
     _check_hosts(plan.hosts)
     _check_numbers(plan)
     if len(plan.slots) > MAX_SLOTS:
@@ -280,7 +280,7 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
     if not isinstance(data, dict) or data.get("mesh") != VERSION:
         return None
     try:
-        row = decode(Row, {**data, "version": VERSION}, VERSION, "result")
+        row = decode(Row, data, "result")
     except SelftestError:
         return None
     if not _is_planned(row, plan) or not _is_within_bounds(row):

@@ -27,6 +27,8 @@ VERSION = 1
 MAX_FINDINGS = 100
 # The most hosts that are named in a line.
 MAX_NAMES = 20
+# The fields of a verdict that are numbers of tests or pairs.
+COUNTS = "tested planned pairs good_pairs failed disturbed unexplained".split()
 METRICS = {
     "run_info": "The plan of the last mesh, by its seed and what distinguishes it from others.",
     "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
@@ -215,13 +217,7 @@ def report_data(result: MeshResult) -> dict[str, object]:
         "seed": result.plan.seed,
         "rounds": result.plan.rounds,
         "reference": result.reference,
-        "tested": verdict.tested,
-        "planned": verdict.planned,
-        "pairs": verdict.pairs,
-        "good_pairs": verdict.good_pairs,
-        "failed": verdict.failed,
-        "disturbed": verdict.disturbed,
-        "unexplained": verdict.unexplained,
+        **{name: getattr(verdict, name) for name in COUNTS},
         "silent": list(verdict.silent),
         "reasons": dict(verdict.reason_by_silent_host),
         "untested": [list(pair) for pair in verdict.untested],

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
+from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.run import Direction, Run
@@ -122,6 +122,6 @@ def _read_report(content: bytes) -> Optional[Evidence]:
     elif REPORT_KEY not in data:
         return None
     try:
-        return decode(Evidence, data, VERSION)
+        return decode(Evidence, data)
     except RecursionError:
         raise SelftestError("read the evidence: it is nested too deeply") from None

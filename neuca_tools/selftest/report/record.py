@@ -16,11 +16,12 @@ from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
-from neuca_tools.selftest.evidence import Evidence, Host, Phase
+from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.responsiveness import known_scores
 from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.readers.values import mappings
 from neuca_tools.selftest.report.text import name_with_arrow
 
 VERSION = 1
@@ -200,17 +201,13 @@ def comparable_evidence(evidence: Evidence) -> Evidence:
     ]
     return replace(
         evidence,
-        local=_comparable_host(evidence.local),
-        peer=_comparable_host(evidence.peer),
+        local=replace(evidence.local, log=(), drift=()),
+        peer=replace(evidence.peer, log=(), drift=()),
         phases=tuple(phases),
         responsiveness=(),
         loads=(),
         one_way=(),
     )
-
-
-def _comparable_host(host: Host) -> Host:
-    return replace(host, log=(), drift=())
 
 
 def _comparable_phase(phase: Phase, result: PhaseResult) -> Phase:
@@ -237,7 +234,7 @@ def history_line(entry: Entry) -> str:
 
 def _rates_text(phases: object) -> str:
     texts = []
-    for phase in _json_objects(phases):
+    for phase in mappings(phases):
         if isinstance(phase.get("rate"), float):
             name = name_with_arrow(str(phase.get("name")), str(phase.get("direction")))
             texts.append(f"{name} {amounts.rate(phase['rate'])}")
@@ -245,11 +242,5 @@ def _rates_text(phases: object) -> str:
 
 
 def _first_finding(findings: object) -> str:
-    limits = [finding for finding in _json_objects(findings) if finding.get("severity") != "info"]
+    limits = [finding for finding in mappings(findings) if finding.get("severity") != "info"]
     return f"{limits[0].get('id')} {limits[0].get('title')}" if limits else ""
-
-
-def _json_objects(value: object) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    return [member for member in value if isinstance(member, dict)]

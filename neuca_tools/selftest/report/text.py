@@ -333,9 +333,6 @@ NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
     "sndbuf_actual": ("send buffer granted", amounts.size),
     "rcvbuf_actual": ("receive buffer granted", amounts.size),
     "bytes": ("delivered", amounts.size),
-    "path MTU": ("path MTU", _bytes_text),
-    "path MTU, acknowledged": ("path MTU, acknowledged", _bytes_text),
-    "MTU of the interfaces": ("MTU of the interfaces", _bytes_text),
     "sent bit/s": ("sent", amounts.rate),
 }
 # For the other fields: by the end of the name, which is left out of the text.
@@ -361,7 +358,7 @@ def _name_and_form(field: str) -> tuple[str, Form]:
     for end, form in FORM_BY_SUFFIX.items():
         if field.endswith(end):
             return field[: -len(end)], form
-    if field.endswith(" mtu"):
+    if "MTU" in field or field.endswith(" mtu"):
         return field, _bytes_text
     return field, amounts.percent if field.startswith(CPU_SHARE_PREFIX) else _number_text
 

@@ -50,8 +50,8 @@ def timeline_panels(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
         Panel("Round-trip time of the connections (s)", amounts.time, round_trips),
         Panel("Window (bytes)", amounts.size, _window_lines(spans), binary=True),
         Panel("Retransmits (segments per second)", _count_text, _by_way(spans, _retransmit_points)),
-        Panel("Where the sender's time went", _percent_text, _time_lines(spans), top=1.0),
-        Panel("Use of the busiest CPU", _percent_text, _cpu_lines(spans), top=1.0),
+        Panel("Where the sender's time went", "{:.0%}".format, _time_lines(spans), top=1.0),
+        Panel("Use of the busiest CPU", "{:.0%}".format, _cpu_lines(spans), top=1.0),
     ]
     return panels, _bands_of_runs(spans)
 
@@ -60,10 +60,6 @@ def _count_text(value: float) -> str:
     if value >= 10_000:
         return f"{value / 1000:g}k"
     return amounts.three_digits(value) if 0 < value < 10 else f"{value:.0f}"
-
-
-def _percent_text(value: float) -> str:
-    return f"{value:.0%}"
 
 
 # --- When each phase was ---

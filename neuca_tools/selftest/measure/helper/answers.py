@@ -89,7 +89,7 @@ def _checked_evidence(data: Mapping[str, object], what: str) -> Evidence:
     document = {"version": VERSION, **data}
     try:
         _check_bounds(document, "evidence")
-        return decode(Evidence, document, VERSION)
+        return decode(Evidence, document)
     except (SelftestError, RecursionError) as error:
         raise ChannelError(f"the peer's response to {what}: {error}") from error
 

@@ -185,15 +185,9 @@ HANDSHAKE_SECONDS = 5.0
 MAX_REFUSALS = 100  # refused connections that are logged
 
 
-class AuthenticatedClient(NamedTuple):
-    """A client that knows the secret."""
+class PendingClient(NamedTuple):
+    """A client until it has proved that it knows the secret."""
 
-    channel: Channel
-    connection: socket.socket
-    address: Address
-
-
-class _PendingClient(NamedTuple):
     handshake: ServerHandshake
     address: Address
     deadline: float
@@ -209,7 +203,7 @@ class PendingClients:
     def __init__(self, secret: bytes, log: Callable[[str], None]) -> None:
         self._secret, self._log = secret, log
         # By descriptor, the oldest first.
-        self._clients: dict[int, _PendingClient] = {}
+        self._clients: dict[int, PendingClient] = {}
         self._refused = 0
 
     @property
@@ -231,12 +225,13 @@ class PendingClients:
             return
         self._make_room(network_of(address))
         deadline = time.monotonic() + HANDSHAKE_SECONDS
-        self._clients[connection.fileno()] = _PendingClient(handshake, address, deadline)
+        self._clients[connection.fileno()] = PendingClient(handshake, address, deadline)
 
-    def turn(self, ready: set[int], busy: bool) -> Iterator[AuthenticatedClient]:
+    def turn(self, ready: set[int], busy: bool) -> Iterator[tuple[Channel, PendingClient]]:
         """Continue the handshakes at these descriptors, and close those that have timed out.
 
-        `busy`: refuse clients that know the secret, because another one is being served.
+        Those that are complete leave, each with its channel. `busy`: refuse clients that know the
+        secret, because another one is being served.
         """
         for descriptor in [descriptor for descriptor in self._clients if descriptor in ready]:
             client = self._clients[descriptor]
@@ -249,7 +244,7 @@ class PendingClients:
             if channel is not None:
                 del self._clients[descriptor]
                 busy = True
-                yield AuthenticatedClient(channel, client.handshake.connection, client.address)
+                yield channel, client
         now = time.monotonic()
         for descriptor in [key for key, client in self._clients.items() if now >= client.deadline]:
             self._close_client(descriptor)

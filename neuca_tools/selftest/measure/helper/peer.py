@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Optional
 
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host
 from neuca_tools.selftest.evidence.trace import shifted_trace, trace_within
@@ -27,7 +28,6 @@ from neuca_tools.selftest.measure.helper.channel import (
     small_segments,
 )
 from neuca_tools.selftest.measure.helper.handshake import client_handshake
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
 

@@ -18,15 +18,11 @@ from contextlib import suppress
 from typing import Callable, Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
-from neuca_tools.selftest.measure.helper.handshake import (
-    AuthenticatedClient,
-    PendingClients,
-    address_of,
-)
+from neuca_tools.selftest.measure.helper.handshake import PendingClient, PendingClients, address_of
 from neuca_tools.selftest.measure.helper.serving import ServerSession
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
@@ -95,8 +91,8 @@ class Server:
             descriptors += session.waiting
             wake = min(wake, session.due())
         ready = set(wait_readable(descriptors, wake))
-        for client in self._pending.turn(ready, session is not None):
-            self._begin_session(client)
+        for channel, client in self._pending.turn(ready, session is not None):
+            self._begin_session(channel, client)
         for descriptor in ready & self._listeners.keys():
             self._accept(self._listeners[descriptor])
         if session is not None and not session.turn(ready):
@@ -113,15 +109,16 @@ class Server:
                 else:
                     connection.close()
 
-    def _begin_session(self, client: AuthenticatedClient) -> None:
+    def _begin_session(self, channel: Channel, client: PendingClient) -> None:
         self._log(f"{client.address}: a test begins")
+        connection = client.handshake.connection
         self._session = ServerSession(
-            client.channel,
-            address_of(client.connection.getsockname()),
+            channel,
+            address_of(connection.getsockname()),
             self._port,
             self._can_filter,
             peer=client.address,
-            connection=client.connection,
+            connection=connection,
         )
 
 

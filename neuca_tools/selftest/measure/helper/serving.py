@@ -148,15 +148,8 @@ class ServerSession:
         """This host; packets to the peer should leave through the device with our address."""
         if self.peer is None:
             raise RefusedError("the client has not named its address")
-        devices = kernel.read_devices()
-        planned = next(
-            (
-                devices[index].name
-                for index, address in kernel.read_addresses()
-                if address == self._address and index in devices
-            ),
-            None,
-        )
+        device = kernel.devices_by_address().get(self._address)
+        planned = device.name if device else None
         return {"host": encode(facts.describe_host(kernel.route_to(self.peer), planned))}
 
     def _begin_test(self, message: Message) -> Message:

@@ -13,20 +13,18 @@ import struct
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
-from neuca_tools.backends import kernel_state, wire
+from neuca_tools.backends import wire
+from neuca_tools.backends.kernel_state import ADDRESS, GET_ADDRESS, GET_LINK, LINK, parse_device
+from neuca_tools.backends.routing import FAMILIES, GET_NEIGHBOUR, GET_ROUTE, HEAD, OUTPUT, SOURCE
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 
-GETLINK, GETADDR, GETROUTE, GETNEIGH, GETQDISC = 18, 22, 26, 30, 38  # RTM_*
-# struct ifinfomsg, ifaddrmsg, rtmsg, ndmsg and tcmsg.
-LINK, ADDRESS, ROUTE, NEIGHBOUR, QDISC = (
-    struct.Struct(form) for form in ("=BBHiII", "=BBBBi", "=BBBBBBBBI", "=BBHiHBB", "=BBHiIII")
-)
-FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+GET_QDISC = 38  # RTM_*
+NEIGHBOUR, QDISC = struct.Struct("=BxxxiHBB"), struct.Struct("=BxxxiIII")  # struct ndmsg, tcmsg
 IFLA_IFNAME, IFLA_STATS64, IFLA_CARRIER_CHANGES = 3, 23, 35
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 TCA_STATS2, TCA_STATS_QUEUE = 7, 3
-RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS = 1, 2, 4, 5, 7, 8
+RTA_DST, RTA_SRC, RTA_GATEWAY, RTA_METRICS = 1, 2, 5, 8
 # struct rtvia: the gateway of another family, after two bytes that say which.
 RTA_VIA, VIA_ADDRESS = 18, 2
 RTAX_MTU = 2
@@ -60,19 +58,25 @@ class KernelRoute(NamedTuple):
 
 def read_devices() -> dict[int, Device]:
     """All devices by index. Raises OSError."""
-    links = map(kernel_state.parse_device, _dump_kernel(GETLINK, bytes(LINK.size)))
+    links = map(parse_device, _dump_kernel(GET_LINK, bytes(LINK.size)))
     return {device.index: device for device in links}
 
 
 def read_addresses() -> list[tuple[int, Address]]:
     """The addresses of this host, each with the index of its device. Raises OSError."""
     pairs = []
-    for body in _dump_kernel(GETADDR, ADDRESS.pack(0, 0, 0, 0, 0)):
+    for body in _dump_kernel(GET_ADDRESS, bytes(ADDRESS.size)):
         parts = wire.Attributes(body[ADDRESS.size :])
         address = _parse_address(parts.bytes(IFA_LOCAL) or parts.bytes(IFA_ADDRESS))
         if address is not None:
             pairs.append((ADDRESS.unpack_from(body)[4], address))
     return pairs
+
+
+def devices_by_address() -> dict[Address, Device]:
+    """The devices of this host by their addresses. Raises OSError."""
+    devices = read_devices()
+    return {address: devices[index] for index, address in read_addresses() if index in devices}
 
 
 def route_to(peer: Address, source: Optional[Address] = None) -> KernelRoute:
@@ -81,16 +85,16 @@ def route_to(peer: Address, source: Optional[Address] = None) -> KernelRoute:
     Raises OSError, with ENETUNREACH if there is no route.
     """
     bits = peer.max_prefixlen
-    request = ROUTE.pack(FAMILIES[peer.version], bits, bits if source else 0, *[0] * 6)
+    request = HEAD.pack(FAMILIES[peer.version], bits, bits if source else 0, *[0] * 6)
     request += wire.encode_attribute(RTA_DST, peer.packed)
     if source:
         request += wire.encode_attribute(RTA_SRC, source.packed)
     with wire.Socket(socket.NETLINK_ROUTE) as netlink:
-        body = netlink.ask(GETROUTE, 0, request)[0]
-    parts = wire.Attributes(body[ROUTE.size :])
+        body = netlink.ask(GET_ROUTE, 0, request)[0]
+    parts = wire.Attributes(body[HEAD.size :])
     return KernelRoute(
-        device_index=parts.number(RTA_OIF),
-        source=source or _parse_address(parts.bytes(RTA_PREFSRC)),
+        device_index=parts.number(OUTPUT),
+        source=source or _parse_address(parts.bytes(SOURCE)),
         gateway=_parse_address(parts.bytes(RTA_GATEWAY) or parts.bytes(RTA_VIA)[VIA_ADDRESS:]),
         mtu=parts.nest(RTA_METRICS).number(RTAX_MTU) or None,
         is_local=body[7] == LOCAL,
@@ -115,8 +119,8 @@ def neighbour_state(peer: Address, index: int) -> Optional[str]:
 
     Raises OSError.
     """
-    for body in _dump_kernel(GETNEIGH, NEIGHBOUR.pack(FAMILIES[peer.version], 0, 0, 0, 0, 0, 0)):
-        _, _, _, device, state, _, _ = NEIGHBOUR.unpack_from(body)
+    for body in _dump_kernel(GET_NEIGHBOUR, NEIGHBOUR.pack(FAMILIES[peer.version], 0, 0, 0, 0)):
+        _, device, state, _, _ = NEIGHBOUR.unpack_from(body)
         address = wire.Attributes(body[NEIGHBOUR.size :]).bytes(NDA_DST)
         if device == index and address == peer.packed:
             return STATES.get(state, "reachable")
@@ -129,14 +133,14 @@ def read_link_counters() -> dict[str, dict[str, int]]:
     Raises OSError.
     """
     counters_by_name, queues = {}, _read_queue_counters()
-    for body in _dump_kernel(GETLINK, bytes(LINK.size)):
+    for body in _dump_kernel(GET_LINK, bytes(LINK.size)):
         parts = wire.Attributes(body[LINK.size :])
         name, statistics = parts.text(IFLA_IFNAME), parts.bytes(IFLA_STATS64)
         values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
         counters_by_name[name] = dict(zip(STATISTICS, values))
         if IFLA_CARRIER_CHANGES in parts:
             counters_by_name[name]["carrier_changes"] = parts.number(IFLA_CARRIER_CHANGES)
-        counters_by_name[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[3], {})
+        counters_by_name[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[2], {})
     return counters_by_name
 
 
@@ -147,8 +151,8 @@ def _read_queue_counters() -> dict[int, dict[str, int]]:
     its total. The structures are those of linux/gen_stats.h.
     """
     queues: dict[int, dict[str, int]] = {}
-    for body in _dump_kernel(GETQDISC, QDISC.pack(0, 0, 0, 0, 0, 0, 0)):
-        index = QDISC.unpack_from(body)[3]
+    for body in _dump_kernel(GET_QDISC, bytes(QDISC.size)):
+        index = QDISC.unpack_from(body)[1]
         # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
         queue = wire.Attributes(body[QDISC.size :]).nest(TCA_STATS2).bytes(TCA_STATS_QUEUE)
         if len(queue) >= 20:

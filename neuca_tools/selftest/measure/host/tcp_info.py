@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 from neuca_tools.backends import wire
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.selftest.evidence import Socket
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 
 NETLINK_SOCK_DIAG, BY_FAMILY = 4, 20
 TCP = 6

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -23,6 +22,7 @@ from neuca_tools.selftest.measure.mesh.host import Slot
 from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import (
     Lines,
+    line_of,
     number_in,
     parse_message,
     wait_readable,
@@ -95,7 +95,7 @@ class Engine:
         An engine that cannot write its messages reads none. One that has ended is no error here:
         its outputs, which end too, have the reason.
         """
-        content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        content = line_of(message)
         deadline = time.monotonic() + SEND_SECONDS
         with suppress(BrokenPipeError):
             while content:

@@ -8,7 +8,6 @@ It is locked while a run writes it, and the holder of the lock is the process th
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import time
@@ -19,7 +18,7 @@ from typing import BinaryIO, NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
-from neuca_tools.selftest.measure.wait import parse_message, wait_readable
+from neuca_tools.selftest.measure.wait import line_of, parse_message, wait_readable
 from neuca_tools.selftest.mesh.model import (
     MAX_HOSTS,
     MAX_TEXT,
@@ -98,7 +97,7 @@ class Results:
         os.ftruncate(self._descriptor, 0)
 
     def _write(self, record: dict[str, object]) -> None:
-        self._write_all(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        self._write_all(line_of(record))
 
     def _write_all(self, content: bytes) -> None:
         with _failing(f'write "{self._path}"'):

@@ -10,8 +10,8 @@ import struct
 import time
 from contextlib import suppress
 
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 
 IP_AND_UDP_BYTES = {4: 28, 6: 48}  # by IP version, without options
 # IP_MTU_DISCOVER and IPV6_MTU_DISCOVER (linux/in.h, in6.h), for which Python has no names.

@@ -26,9 +26,9 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import (
     HEADER,
     IP_AND_UDP_BYTES,

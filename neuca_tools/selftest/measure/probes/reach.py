@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import Optional
 
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
@@ -93,7 +94,7 @@ def connection_rate(peer: Address, port: int, source: Address, seconds: float) -
     began = time.monotonic()
     while time.monotonic() < began + seconds and failed < MAX_FAILED:
         try:
-            with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM) as connection:
+            with socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM) as connection:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 connection.settimeout(CONNECT_SECONDS)
                 connection.bind((str(source), 0))

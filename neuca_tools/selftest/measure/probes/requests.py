@@ -14,8 +14,8 @@ from collections.abc import Callable
 from secrets import randbits
 from typing import NamedTuple, Optional
 
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER, IP_AND_UDP_BYTES
 
 # Bytes of the IP header without options (RFC 791, RFC 8200), and of a small ping with its ICMP one.

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Latency
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
