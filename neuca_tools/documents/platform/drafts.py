@@ -109,9 +109,9 @@ class Draft:
         reason = "the link is left to the user, with its addresses, routes and other settings"
         self.part.fault("", None, reason, "warning")
 
-    def offer_dns(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
+    def offer_dns(self, part: Part, key: str, setting: str) -> None:
         """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
-        for text in chain.from_iterable(map(str.split, texts)):
+        for text in chain.from_iterable(map(str.split, part.texts(key))):
             try:
                 offer = str(SETTINGS[setting].parse(text))
             except values.UnusableError as reason:

@@ -213,8 +213,8 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
         return
     # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.
     subnet.use("control", "ipv4", "ipv6")
-    draft.offer_dns(subnet, "dns_nameservers", "nameservers", subnet.texts("dns_nameservers"))
-    draft.offer_dns(subnet, "dns_search", "search", subnet.texts("dns_search"))
+    draft.offer_dns(subnet, "dns_nameservers", "nameservers")
+    draft.offer_dns(subnet, "dns_search", "search")
     first = len(draft.routes)
     add_routes(draft, subnet)
     automatic.set_metric(draft, subnet, first)
@@ -253,8 +253,8 @@ def _offer_to_interface(server: Part, drafts: Mapping[str, Draft]) -> None:
     """Offer the servers and domains of a `nameserver` entry to the link that it is for, if any."""
     draft = drafts.get(server.text("interface") or "")
     if draft is not None:
-        draft.offer_dns(server, "address", "nameservers", server.texts("address"))
-        draft.offer_dns(server, "search", "search", server.texts("search"))
+        draft.offer_dns(server, "address", "nameservers")
+        draft.offer_dns(server, "search", "search")
 
 
 def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:

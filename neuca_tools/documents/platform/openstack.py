@@ -170,9 +170,9 @@ def _draft_below(
 def _take_dns(network: Part, draft: Draft) -> None:
     for service in network.parts("services"):
         if service.text("type") == "dns":
-            draft.offer_dns(service, "address", "nameservers", service.texts("address"))
-    draft.offer_dns(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
-    draft.offer_dns(network, "dns_search", "search", network.texts("dns_search"))
+            draft.offer_dns(service, "address", "nameservers")
+    draft.offer_dns(network, "dns_nameservers", "nameservers")
+    draft.offer_dns(network, "dns_search", "search")
     network.close("services")
 
 
