@@ -144,23 +144,22 @@ def _with_traits(
 
 def _add_rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    draft_of_rule = rule_sections.Draft({"table": own} if own else {})
     errors = rule.faults.unusable
-    for key, read_value in _RULE_READERS.items():
-        value = rule.read(key, read_value)
-        if value is not None:
-            draft_of_rule.values[key] = value
+    read = {key: rule.read(key, read_value) for key, read_value in _RULE_READERS.items()}
+    selectors = {key: value for key, value in read.items() if value is not None}
     if rule.faults.unusable != errors:
         return
-    if "table" not in draft_of_rule.values:
+    table = selectors.setdefault("table", own)
+    if not table:
         rule.fault("table", None, "a rule without a table, ignoring it", "warning")
         return
-    if own and draft_of_rule.values["table"] != own:
+    if own and table != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
         draft.rules += [
-            RuleRequest(selector, rule.where, draft.key) for selector in draft_of_rule.rules()
+            RuleRequest(selector, rule.where, draft.key)
+            for selector in rule_sections.rules_of(selectors)
         ]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")
