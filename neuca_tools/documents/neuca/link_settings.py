@@ -182,10 +182,6 @@ def _wake_on_lan(text: str) -> str:
     return " ".join(name for name in (*WAKE_ON_LAN, "off") if name in words)
 
 
-def _yes_or_no(text: str) -> str:
-    return values.word(text, ("yes", "no"))
-
-
 def read_nameservers(text: str) -> str:
     """DNS servers, separated by commas or spaces."""
     words = text.replace(",", " ").split()
@@ -319,7 +315,7 @@ _TABLE = (
     # The bounds of the kernel (br_private.h).
     _number_row("path-cost", (1, 65535), "attribute", "bridge"),
     _number_row("port-priority", (0, 63), "attribute", "bridge"),
-    Setting(PRIMARY, _yes_or_no, "attribute", master="bond"),
+    Setting(PRIMARY, lambda text: values.word(text, ("yes", "no")), "attribute", master="bond"),
 )
 SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}
 # The settings with an attribute of their own in the types of links.
