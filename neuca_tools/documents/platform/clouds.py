@@ -25,17 +25,20 @@ from neuca_tools.model.routing import Traits
 
 
 class Format(NamedTuple):
-    """A kind of document.
+    """A kind of document: `load` parses it, `read` interprets it.
 
-    `keys` are those whose values are kept. `nics` is the key at the top of the document below which
-    all NICs are listed; empty if not all are.
+    `keys` are those whose values are kept, None if `instance` says what is. `unknown` is what the
+    values of other keys become; None if these keys are dropped, such as a token or a timestamp.
+    `nics` is the key at the top of the document below which all NICs are listed; empty if not all
+    are.
     """
 
     name: str
-    keys: frozenset[str]
+    keys: Optional[frozenset[str]]
     read: Callable[[Part], PlatformDocument]
     nics: str = ""
     load: Callable[[bytes, str], Tree] = from_json
+    unknown: Optional[str] = None
 
 
 def _nic_draft(part: Part, key: str, mtu: Optional[int] = None) -> Optional[Draft]:
