@@ -72,7 +72,10 @@ def read(top: Part) -> PlatformDocument:
     _set_members(top, taken, drafts, no_vlan_reasons)
     _add_unattached(_of_kind(top, "route"), drafts.values())
     for server in _of_kind(top, "nameserver"):
-        _offer_to_interface(server, drafts)
+        draft = drafts.get(server.text("interface") or "")
+        if draft is not None:
+            draft.offer_dns(server, "address", "nameservers")
+            draft.offer_dns(server, "search", "search")
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -227,16 +230,11 @@ def _add_static(draft: Draft, subnet: Part) -> None:
     else:
         with draft.all_or_nothing():
             draft.add_address(subnet, "address", address, subnet.prefix_length())
-        _set_mtu(draft, subnet, ":" in address)
+        if ":" in address:
+            draft.set_ipv6_mtu(subnet, "mtu")
+        else:  # it becomes the link's MTU, as in cloud-init
+            draft.mtu = subnet.mtu() or draft.mtu
     draft.add_default_route(subnet, "gateway")
-
-
-def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
-    """Set the MTU of a subnet: that of an IPv4 subnet becomes the link's MTU, as in cloud-init."""
-    if is_ipv6:
-        draft.set_ipv6_mtu(subnet, "mtu")
-    else:
-        draft.mtu = subnet.mtu() or draft.mtu
 
 
 def add_routes(draft: Draft, part: Part) -> None:
@@ -247,14 +245,6 @@ def add_routes(draft: Draft, part: Part) -> None:
 
 def _destination_key(route: Part) -> str:
     return "destination" if route.text("destination") else "network"
-
-
-def _offer_to_interface(server: Part, drafts: Mapping[str, Draft]) -> None:
-    """Offer the servers and domains of a `nameserver` entry to the link that it is for, if any."""
-    draft = drafts.get(server.text("interface") or "")
-    if draft is not None:
-        draft.offer_dns(server, "address", "nameservers")
-        draft.offer_dns(server, "search", "search")
 
 
 def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:
