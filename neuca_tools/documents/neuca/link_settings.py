@@ -106,10 +106,6 @@ def _number_or_max(least: int, most: int) -> Callable[[str, str], str]:
     )
 
 
-def _read_delay(name: str, text: str) -> str:
-    return str(values.integer(text, 0, 1000000, name))
-
-
 def _read_switch(_: str, text: str) -> str:
     return values.word(text, _SWITCHES)
 
@@ -241,10 +237,6 @@ Through = Literal["link", "qdisc", "ethtool", "files", "attribute", "resolved"]
 Limits = tuple[int, int]
 
 
-def _never(_: str) -> bool:
-    return False
-
-
 class Setting(NamedTuple):
     """One row.
 
@@ -265,7 +257,7 @@ class Setting(NamedTuple):
     named: bool = False
     same: Callable[[str, str], bool] = eq
     restored: Callable[[str], str] = str
-    late: Callable[[str], bool] = _never
+    late: Callable[[str], bool] = lambda _: False
     master: str = ""
 
 
@@ -278,7 +270,10 @@ def _number_row(key: str, limits: Limits, through: Through = "files", master: st
 _CHANNELS = dict.fromkeys(("rx", "tx", "combined"), _number_or_max(1, MAX_CPUS))
 _RINGS = dict.fromkeys(("rx", "tx"), _number_or_max(1, 1 << 20))
 _COALESCE = {
-    **dict.fromkeys(("rx-usecs", "rx-frames", "tx-usecs", "tx-frames"), _read_delay),
+    **dict.fromkeys(
+        ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames"),
+        lambda name, text: str(values.integer(text, 0, 1000000, name)),
+    ),
     **dict.fromkeys(("adaptive-rx", "adaptive-tx"), _read_switch),
 }
 _PAUSE = dict.fromkeys(("autoneg", "rx", "tx"), _read_switch)

@@ -22,10 +22,6 @@ def _read_gateways(text: str) -> NicRouting:
     return NicRouting(gateways=gateways, implied=True)
 
 
-def _read_choice(text: str) -> NicRouting:
-    return NicRouting(choice=cast(Choice, values.word(text, CHOICES)))
-
-
 def _read_table(text: str) -> NicRouting:
     number = values.table(text)
     if number == MAIN_TABLE:
@@ -35,7 +31,7 @@ def _read_table(text: str) -> NicRouting:
 
 READERS: Mapping[str, Callable[[str], NicRouting]] = {
     "gateway": _read_gateways,
-    "policy-routing": _read_choice,
+    "policy-routing": lambda text: NicRouting(choice=cast(Choice, values.word(text, CHOICES))),
     "table": _read_table,
 }
 
