@@ -272,7 +272,6 @@ class Connection:
     def _exchange(
         self, connected: BoundedSocket, method: str, path: str, headers: Mapping[str, str]
     ) -> Response:
-        """Send a request and read the response."""
         client = HTTPConnection("localhost")
         client.sock, client.response_class = connected, _HttpResponse
         client.request(method, path, headers=headers)
@@ -336,7 +335,6 @@ def _request_text(peer: Peer, path: str) -> str:
 
 
 def _endpoint(peer: Peer) -> tuple[socket.AddressFamily, Any]:
-    """The family and address of a socket for a service."""
     if isinstance(peer, Path):
         return socket.AF_UNIX, os.fspath(peer)
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
