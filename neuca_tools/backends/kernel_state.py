@@ -228,11 +228,8 @@ def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) ->
     if PARENT in link:  # since Linux 5.14; sysfs shows it with any
         return True
     node = Path(SYSFS) / name
-    with suppress(OSError, ValueError):
-        # Sysfs may show another network namespace.
-        is_same = int((node / "ifindex").read_text(encoding="ascii")) == index
-        return is_same and (node / "device").exists()
-    return False
+    # Sysfs may show another network namespace.
+    return text_of(node / "ifindex") == str(index) and (node / "device").exists()
 
 
 def _slave_mac(info: wire.Attributes) -> bytes:
