@@ -40,12 +40,12 @@ RELEASE_SECONDS = 10.0  # that a client gets to release its lease
 _PATH = "/org/freedesktop/systemd1"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
-_UNITS = (
-    ("etc/systemd/system", "NetworkManager.service"),
-    ("etc/systemd/system", "systemd-networkd.service"),
-    ("run/systemd/system", "systemd-networkd.service"),
+_ENABLING = (
+    "etc/systemd/system/*.wants/NetworkManager.service",
+    "etc/systemd/system/*.wants/systemd-networkd.service",
+    "run/systemd/system/*.wants/systemd-networkd.service",
+    "etc/rc[2-5].d/S*network-manager",
 )
-_SCRIPT_PLACES = ("etc/rc2.d", "etc/rc3.d", "etc/rc4.d", "etc/rc5.d")
 
 
 def client_program(choice: str) -> str:
@@ -57,9 +57,7 @@ def client_program(choice: str) -> str:
 
 def is_manager_enabled(root: Path = Path("/")) -> bool:
     """Whether a network manager is enabled, which may not run yet."""
-    enabling = [(place, f"*.wants/{unit}") for place, unit in _UNITS]
-    enabling += [(place, "S*network-manager") for place in _SCRIPT_PLACES]
-    return any(True for place, pattern in enabling for _ in (root / place).glob(pattern))
+    return any(True for pattern in _ENABLING for _ in root.glob(pattern))
 
 
 def runs_units(run_directory: Path) -> bool:

@@ -225,22 +225,16 @@ def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) ->
     """Whether the link is hardware: it has a parent device, and is no IPoIB child."""
     if arp_type == INFINIBAND and LOWER in link:
         return False
-    return PARENT in link or _has_parent_device(name, index)
-
-
-def _has_parent_device(name: str, index: int) -> bool:
-    """Whether sysfs shows a parent device; the kernel reports it since 5.14."""
+    if PARENT in link:  # since Linux 5.14; sysfs shows it with any
+        return True
     node = Path(SYSFS) / name
-    with suppress(OSError, ValueError):
-        # Sysfs may show another network namespace.
-        is_same = int((node / "ifindex").read_text(encoding="ascii")) == index
-        return is_same and (node / "device").exists()
-    return False
+    # Sysfs may show another network namespace.
+    return text_of(node / "ifindex") == str(index) and (node / "device").exists()
 
 
 def _slave_mac(info: wire.Attributes) -> bytes:
     """The MAC that a member of a bond had before; virtual NICs report no permanent MAC."""
-    if MEMBER_KIND not in info or info.text(MEMBER_KIND) != "bond":
+    if info.text(MEMBER_KIND) != "bond":
         return b""
     return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
 
@@ -297,7 +291,8 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
             traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
-        broadcasts.update(_broadcast_address(index, parts))
+        if BROADCAST in parts:
+            broadcasts.add((index, ip_address(parts.bytes(BROADCAST))))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
         "peer_networks": frozenset(peers),
@@ -305,12 +300,6 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
         "address_messages": bodies,
         **{name: frozenset(traits[name]) for name in _TRAITS},
     }
-
-
-def _broadcast_address(index: int, parts: wire.Attributes) -> Iterator[tuple[int, Host]]:
-    """The device and the explicit broadcast address of an address, if it has one."""
-    if BROADCAST in parts:
-        yield index, ip_address(parts.bytes(BROADCAST))
 
 
 def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:

@@ -205,16 +205,15 @@ class Netlink(AbstractContextManager["Netlink"]):
         Without promote_secondaries the kernel deletes secondary addresses with the primary.
         """
         path = f"net/ipv4/conf/{self.name_of(index)}/promote_secondaries"
-        before = sysctl.read_value(path) if address.version == 4 else None
-        if before == "0" and sysctl.is_read_only():
-            self._delete_primary(index, address)
-            return
-        if before == "0":
-            sysctl.write_value(path, "1")
-        try:
+        if address.version == 6 or sysctl.read_value(path) != "0":
             self._delete_address(index, address)
-        finally:
-            if before == "0":
+        elif sysctl.is_read_only():
+            self._delete_primary(index, address)
+        else:
+            sysctl.write_value(path, "1")
+            try:
+                self._delete_address(index, address)
+            finally:
                 sysctl.write_value(path, "0")
 
     def _delete_primary(self, index: int, address: Address) -> None:

@@ -143,7 +143,9 @@ class NetworkManager(Manager):
         Other profiles are not loaded again: one whose file is gone would be taken out of use, which
         could be that of the management NIC. Raises ManagerError.
         """
-        known = {path.name for path in self._profile_files() if path.parent == place}
+        stored = (interfaces.get(_STORED, {}) for interfaces in self._managed_objects().values())
+        paths = (Path(str(profile.get("Filename", ""))) for profile in stored)
+        known = {path.name for path in paths if path.parent == place}
         wanted = {place / name for name in {*names, *filter(is_dhcp_file, known)}}
         if not wanted:
             return
@@ -158,11 +160,6 @@ class NetworkManager(Manager):
         refused = sorted(str(path) for path in failed if Path(path).name in names)
         if refused:
             raise ManagerError(f"NetworkManager does not load {', '.join(refused)}")
-
-    def _profile_files(self) -> set[Path]:
-        """The files of the profiles that NetworkManager has loaded. Raises ManagerError."""
-        stored = (interfaces.get(_STORED, {}) for interfaces in self._managed_objects().values())
-        return {Path(str(profile.get("Filename", ""))) for profile in stored}
 
     def activate(self, interface: str, profile: str) -> None:
         """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""

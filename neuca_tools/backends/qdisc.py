@@ -167,10 +167,7 @@ def _encode_options(kind: str, options: list[str]) -> bytes:
     if kind in ("pfifo", "bfifo") and "limit" in value_by_option:
         return wire.encode_attribute(OPTIONS, struct.pack("=I", int(value_by_option["limit"])))
     if kind == "fq":
-        rate = (
-            rate_value(value_by_option["maxrate"]) // 8
-            if "maxrate" in value_by_option
-            else UNLIMITED
-        )
+        limit = value_by_option.get("maxrate")
+        rate = rate_value(limit) // 8 if limit else UNLIMITED
         return wire.encode_nest(OPTIONS, wire.encode_number(FQ_MAX_RATE, rate))
     return b""

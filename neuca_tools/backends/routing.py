@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import chain, filterfalse
+from operator import attrgetter
 from typing import Any, Optional, get_args
 
 from neuca_tools.backends import wire
@@ -87,9 +88,10 @@ def read_routing(kernel: wire.Socket) -> dict[str, Any]:
     # Those of the local table, several for each address, are passed over unparsed.
     bodies, objects = _dump_family(kernel, GET_ROUTE, keep=_is_relevant), _read_objects(kernel)
     seen = dict.fromkeys(route for body in bodies for route in parse_routes(body, objects))
+    is_ours = attrgetter("is_ours")
     return {
-        "routes": tuple(filter(_is_main, sorted(seen, key=_is_ours))),
-        "other_routes": tuple(filterfalse(_is_main, sorted(seen, key=_is_ours, reverse=True))),
+        "routes": tuple(filter(_is_main, sorted(seen, key=is_ours))),
+        "other_routes": tuple(filterfalse(_is_main, sorted(seen, key=is_ours, reverse=True))),
         "rules": tuple(
             rule for body in _dump_family(kernel, GET_RULE) for rule in parse_rules(body)
         ),
@@ -142,10 +144,6 @@ def _is_relevant(body: bytes) -> bool:
     if _NAMES.get(kind) not in KINDS:
         return bool(table != _LOCAL_TABLE and protocol not in (ROUTE_PROTOCOL, *OF_KERNEL))
     return bool(protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
-
-
-def _is_ours(route: Route) -> bool:
-    return route.protocol == ROUTE_PROTOCOL
 
 
 def _is_main(route: Route) -> bool:

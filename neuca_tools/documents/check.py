@@ -135,18 +135,14 @@ def _neuca_findings(data: bytes) -> Iterator[Finding]:
 def _of_line(fault: Fault, compared: bool) -> Finding:
     """The finding for a fault, with the probable spelling of an unknown section or key."""
     fault = with_meant_word(fault) if compared else fault
-    meant, severity = fault.meant, fault.severity
-    if compared and not fault.key and fault.section in (*LINK_KINDS, "rule"):
-        meant = {"interface": "interfaces"}.get(fault.section, "")
-        fault = fault._replace(reason=with_suggestion(fault.reason, meant))
-    elif compared and not fault.key and not is_known_section(fault.section):
+    is_unknown = fault.section in LINK_KINDS or not is_known_section(fault.section)
+    if compared and is_unknown and not fault.key:
         meant = section_meant(fault.section)
-        fault = fault._replace(reason=with_suggestion(fault.reason, meant))
-    if meant:
-        severity = "error"
-    fault = fault._replace(severity=severity)
+        fault = fault._replace(reason=with_suggestion(fault.reason, meant), meant=meant)
+    if fault.meant:
+        fault = fault._replace(severity="error")
     text = fault.text.partition(": ")[2] if fault.line else fault.text
-    return Finding(fault.line, severity, text, meant)
+    return Finding(fault.line, fault.severity, text, fault.meant)
 
 
 def _misspelt_globals(document: Document) -> Iterator[Finding]:

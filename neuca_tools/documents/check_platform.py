@@ -50,35 +50,32 @@ _NAMED = _LINKS | frozenset(
 )
 # Of version 1 of network-config, beyond those that are read; many occur in version 2 too.
 _VERSION_1 = frozenset(
-    "network version config interface id dns_nameservers dns_search search address scope keys"
-    " bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio bond-ad_actor_system"
-    " bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key bond-ad_partner_mac"
-    " bond-ad_user_port_key bond-mii_status bond-num_unsol_na bond-peer_notif_delay bond-queue_id"
-    " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
-    " bridge_ports bridge_waitport broadcast ipv4 ipv6 keep_configuration routes".split()
+    "network version config id scope keys bond-active_slave bond-ad_actor_key"
+    " bond-ad_actor_sys_prio bond-ad_actor_system bond-ad_aggregator bond-ad_num_ports"
+    " bond-ad_partner_key bond-ad_partner_mac bond-ad_user_port_key bond-mii_status"
+    " bond-num_unsol_na bond-peer_notif_delay bond-queue_id bond-slaves bond-tlb_dynamic_lb"
+    " bond-use_carrier bridge_gcint bridge_hw bridge_maxwait bridge_ports bridge_waitport"
+    " broadcast ipv4 ipv6 keep_configuration routes".split()
 )
 # The keys that mean the same in version 1 and in version 2; those of a route are in version 2 keys
 # of routes only.
 _SAME = (("mac_address", "macaddress"), ("address", "addresses"), ("gateway", "gateway4"))
 _SAME_IN_ROUTES = (("gateway", "via"), ("network", "to"), ("destination", "to"))
-_NOT_IN_2 = set("id address dns_nameservers dns_search interface scope routes".split())
-_NETPLAN = (_VERSION_1 - _NOT_IN_2) | frozenset(
-    "nameservers dhcp4-overrides dhcp6-overrides access-points"
-    " advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy auth"
-    " auto-config band bssid ca-cert ca-certificate certificate channel checksums"
-    " client-certificate client-key client-key-password congestion-window connection-mode"
-    " controller delay-virtual-functions-rebind device device-id dhcp-identifier"
-    " do-not-fragment embedded-switch-mode endpoint extensions external-ids fail-mode"
-    " flow-label hidden identity infiniband-mode input ipv6-address-generation"
-    " ipv6-address-token keepalive key key-management label lacp lifetime limit mac-learning"
-    " mcast-snooping method neigh-suppress network-id networkmanager notifications number"
-    " openvswitch optional-addresses other-config output passthrough password peers phase2-auth"
-    " pin port-range ports private private-key protocols public regulatory-domain rstp shared"
-    " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid"
-    " virtual-function-count wakeonwlan ageing hairpin peer port-mac-learning private-key-flags"
+_NETPLAN = _VERSION_1 | frozenset(
+    "dhcp4-overrides dhcp6-overrides advertised-receive-window aging allowed-ips"
+    " anonymous-identity apn arp-proxy auth auto-config band bssid ca-cert ca-certificate"
+    " certificate channel checksums client-certificate client-key client-key-password"
+    " congestion-window connection-mode controller delay-virtual-functions-rebind device device-id"
+    " dhcp-identifier do-not-fragment embedded-switch-mode endpoint extensions fail-mode"
+    " flow-label hidden identity input ipv6-address-generation ipv6-address-token keepalive key"
+    " key-management label lacp lifetime limit mac-learning mcast-snooping method neigh-suppress"
+    " network-id networkmanager notifications number openvswitch optional-addresses output"
+    " password peers phase2-auth pin port-range private private-key protocols public"
+    " regulatory-domain rstp shared short-circuit sim-id sim-operator-id ssl stable-id ttl"
+    " username uuid virtual-function-count wakeonwlan ageing peer private-key-flags"
     " ra-overrides".split()
 )
-_OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())
+_OPENSTACK = frozenset("links networks services routes vif_id network_id".split())
 _SUBNETS = frozenset((*automatic.DHCP, *automatic.ADVERTISED, "static", "static6", "manual"))
 # Words of the formats for kinds of links, subnets, networks and routes, and for modes.
 _WORDS = {
@@ -229,7 +226,8 @@ def _reader_findings(
         quoted = _QUOTED.match(fault.reason) if fault.value else None
         line = line_with(written, _line_of(lines, fault.key), quoted[1].lower() if quoted else "")
         fault = _with_meant_value(fault, kind, meant)
-        text = _without_document(fault, kind)
+        # The kind of the document, with which the text begins, is known.
+        text = fault.text.removeprefix(kind).strip()
         yield Finding(line, fault.severity, text, fault.meant)
     yield from _clash_findings(document, kind, lines, written)
     if kind == openstack.NAME:
@@ -264,11 +262,6 @@ def _with_meant_value(fault: Fault, kind: str, meant: str) -> Fault:
     return fault._replace(
         reason=with_suggestion(fault.reason, meant), severity="error", meant=meant
     )
-
-
-def _without_document(fault: Fault, kind: str) -> str:
-    """The text of a fault without the name of the document."""
-    return fault.text[len(kind) :].strip() if fault.text.startswith(kind) else fault.text
 
 
 def _line_of(lines: Mapping[str, int], path: str) -> int:

@@ -84,9 +84,7 @@ def _unzipped(data: bytes) -> bytes:
             data = gunzip(data, limit)
         except ValueError as error:
             raise unreadable(str(error)) from None
-    plain = data
-    if data.startswith(_BOM):
-        plain = data[len(_BOM) :]
+    plain = data.removeprefix(_BOM)
     if len(data) > limit and not is_foreign(plain):
         raise unreadable(f"it is longer than {limit} bytes")
     return plain

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES
 from neuca_tools.documents.neuca.values import IPV6_MINIMUM_MTU
 from neuca_tools.model import LinkRequest, Origin, Requests
@@ -134,7 +133,7 @@ def merge_requests(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
         routing=own.routing.over(below.routing),
-        automatic=routing_keys.merge_automatic(own.automatic, below.automatic),
+        automatic=own.automatic.over(below.automatic) if own.automatic else below.automatic,
         offers=own.offers or below.offers,
         origins=_overlay_origins(below.origins, own.origins),
     )

@@ -218,6 +218,15 @@ class Automatic(NamedTuple):
     optional: Optional[bool] = None
     critical: Optional[bool] = None
 
+    def over(self, below: Optional[Automatic]) -> Automatic:
+        """Both requests merged, field by field; this one wins."""
+        if below is None:
+            return self
+        given: dict[str, Any] = {
+            name: value for name, value in self._asdict().items() if value not in (None, ())
+        }
+        return below._replace(**given)
+
     @property
     def has_dhcp(self) -> bool:
         """Whether DHCP is requested."""

@@ -243,8 +243,10 @@ class NicRouting(NamedTuple):
     implied: bool = False
     subnets: tuple[Network, ...] = ()
 
-    def over(self, below: NicRouting) -> NicRouting:
+    def over(self, below: Optional[NicRouting]) -> NicRouting:
         """Merge both, setting by setting; this one wins."""
+        if below is None:
+            return self
         own = {gateway.version for gateway in self.gateways}
         kept = (gateway for gateway in below.gateways if gateway.version not in own)
         return NicRouting(

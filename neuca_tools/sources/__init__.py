@@ -26,37 +26,17 @@ from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.files import text_of
 from neuca_tools.model import Host
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.sources.base import (
-    DEFAULT_SURROUNDINGS,
-    Answer,
-    Deadline,
-    Session,
-    Source,
-    Surroundings,
-    Token,
-)
+from neuca_tools.sources.base import DEFAULT_SURROUNDINGS, Deadline
+from neuca_tools.sources.base import Answer as Answer
+from neuca_tools.sources.base import Session as Session
+from neuca_tools.sources.base import Source as Source
+from neuca_tools.sources.base import Surroundings as Surroundings
+from neuca_tools.sources.base import Token as Token
 
 # Imports inside functions: `neuca status` asks no source; that saves 5 to 20 ms.
 
 if TYPE_CHECKING:
     from neuca_tools.sources.service import Service
-
-__all__ = [
-    "Answer",
-    "Session",
-    "Source",
-    "SourceSpec",
-    "Surroundings",
-    "Token",
-    "ask_sources",
-    "detected_cloud",
-    "fetch_path",
-    "is_known_service",
-    "metadata_hosts",
-    "parse_source",
-    "uses_network",
-    "without_network",
-]
 
 
 class _Kind(NamedTuple):

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from neuca_tools import __version__
-from neuca_tools.documents.envelope import gunzip
+from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, gunzip
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, Url
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-UNPACKED_LIMIT = 4 << 20
-"""Bytes of a body after `Content-Encoding: gzip`; the same limit applies to gzipped user-data."""
 _WIRE_LIMIT = 2 * BODY_LIMIT  # bytes received for one request, headers included
 _ERROR_LIMIT = 65536  # bytes of the body of an error that is dropped to keep a connection
 _LENGTH_DIGITS = 40  # of Content-Length
@@ -274,7 +272,6 @@ class Connection:
     def _exchange(
         self, connected: BoundedSocket, method: str, path: str, headers: Mapping[str, str]
     ) -> Response:
-        """Send a request and read the response."""
         client = HTTPConnection("localhost")
         client.sock, client.response_class = connected, _HttpResponse
         client.request(method, path, headers=headers)
@@ -338,7 +335,6 @@ def _request_text(peer: Peer, path: str) -> str:
 
 
 def _endpoint(peer: Peer) -> tuple[socket.AddressFamily, Any]:
-    """The family and address of a socket for a service."""
     if isinstance(peer, Path):
         return socket.AF_UNIX, os.fspath(peer)
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
@@ -353,9 +349,9 @@ def _decode_body(body: bytes, encoding: str) -> bytes:
     if encoding.lower() not in ("gzip", "x-gzip"):
         raise SourceError(f"Content-Encoding is {encoding[:40]!r}")
     try:
-        data = gunzip(body, UNPACKED_LIMIT)
+        data = gunzip(body, MAX_UNZIPPED_BYTES)
     except ValueError as error:
         raise SourceError(str(error)) from None
-    if len(data) > UNPACKED_LIMIT:
-        raise SourceError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
+    if len(data) > MAX_UNZIPPED_BYTES:
+        raise SourceError(f"the body is larger than {MAX_UNZIPPED_BYTES} bytes after gzip")
     return data

@@ -74,8 +74,7 @@ class Imds(Source):
         data = self._get("userdata", self.outlet, deadline)
         if data is None:
             # The key of a platform whose service encodes user-data (Azure).
-            encoded = self._get("userdata_base64", self.outlet, deadline)
-            data = None if encoded is None else _from_base64(encoded)
+            data = _from_base64(self._get("userdata_base64", self.outlet, deadline) or b"")
         return Answer(self.name, data or None, session)
 
     def _get(self, key: str, outlet: Outlet, deadline: Deadline) -> Optional[bytes]:

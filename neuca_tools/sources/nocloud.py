@@ -26,7 +26,6 @@ from neuca_tools.sources.files import SEED, Directory, copied_volume, read_docum
 from neuca_tools.sources.service import outlets_for
 
 if TYPE_CHECKING:
-    # Files are read without http.client, which takes 19 ms.
     from neuca_tools.sources.http import Connection
 
 # The second is the former name.

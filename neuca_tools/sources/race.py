@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -56,31 +55,21 @@ _Outcome = tuple[_Entry, int, Union[Answer, BaseException]]
 
 
 class Race:
-    """One look at these sources. `stop` cancels pending requests and waits for them to end."""
+    """One look at these sources, each asked in a thread unless it is local."""
 
-    def __init__(
-        self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
-    ) -> None:
+    def __init__(self, sources: Iterable[Source], ask: Ask, session: Session) -> None:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
         self._ask, self._session = ask, session
         self._is_incomplete = False  # a source has responded, but not with all that it has
         self._threads: list[Thread] = []
         self._running = 0
-        self._outcomes: Optional[SimpleQueue[_Outcome]] = None
-        with ExitStack() as stack:
-            receive, send = os.pipe()
-            stack.callback(os.close, receive)
-            stack.callback(self._join_threads)
-            # Closed first: the other end becomes readable, which cancels pending requests.
-            stack.callback(os.close, send)
-            self._deadline = Deadline.after(budget, receive)
-            self.stop = stack.pop_all().close
+        self._outcomes = SimpleQueue[_Outcome]()
 
-    def _join_threads(self) -> None:
+    def join_threads(self) -> None:
         for thread in self._threads:
             thread.join()
 
-    def run(self, what: str) -> Answer:
+    def run(self, what: str, deadline: Deadline) -> Answer:
         """The first document (`what`) in order, with the session of all sources.
 
         If no source has one, the answer of a service that knows this instance, else an empty one.
@@ -91,7 +80,7 @@ class Race:
         ):
             entry = self._next_entry()
             if entry is not None:
-                self._start_request(entry)
+                self._start_request(entry, deadline)
             if self._running:
                 self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
         answer = self._winning_answer() or self._empty_answer(what)
@@ -122,7 +111,7 @@ class Race:
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
         try:
-            entry, way, outcome = self._outcome_queue().get(timeout=seconds)
+            entry, way, outcome = self._outcomes.get(timeout=seconds)
         except Empty:
             return
         self._running -= 1
@@ -155,31 +144,25 @@ class Race:
                 return entry
         return None
 
-    def _start_request(self, entry: _Entry) -> None:
-        way, source = entry.ways_asked, entry.ways[entry.ways_asked]
+    def _start_request(self, entry: _Entry, deadline: Deadline) -> None:
+        way, source, session = entry.ways_asked, entry.ways[entry.ways_asked], self._session
         entry.ways_asked += 1
+
+        def ask() -> Union[Answer, BaseException]:
+            try:
+                return self._ask(source, deadline, session)
+            except BaseException as error:  # noqa: BLE001 - `_record` raises it in the main thread
+                return error
+            finally:
+                source.close()
+
         if source.local:
-            self._record(entry, way, self._ask_source(source, self._session))
+            self._record(entry, way, ask())
             return
-        queue, session = self._outcome_queue(), self._session
-        thread = Thread(target=lambda: queue.put((entry, way, self._ask_source(source, session))))
+        thread = Thread(target=lambda: self._outcomes.put((entry, way, ask())))
         thread.start()
         self._threads.append(thread)
         self._running += 1
-
-    def _outcome_queue(self) -> SimpleQueue[_Outcome]:
-        """Where threads leave what they got. Files are read without threads."""
-        if self._outcomes is None:
-            self._outcomes = SimpleQueue()
-        return self._outcomes
-
-    def _ask_source(self, source: Source, session: Session) -> Union[Answer, BaseException]:
-        try:
-            return self._ask(source, self._deadline, session)
-        except BaseException as error:  # noqa: BLE001 - `_record` raises it in the main thread
-            return error
-        finally:
-            source.close()
 
     def _record(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
         if isinstance(outcome, SourceError):
@@ -197,8 +180,11 @@ def first_answer(
     sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask
 ) -> Answer:
     """The first document in order, within `budget` seconds. Raises SourceError."""
-    race = Race(sources, ask, budget, session)
+    race = Race(sources, ask, session)
+    receive, send = os.pipe()
     try:
-        return race.run(what)
+        return race.run(what, Deadline.after(budget, receive))
     finally:
-        race.stop()
+        os.close(send)  # the other end becomes readable, which cancels pending requests
+        race.join_threads()
+        os.close(receive)

@@ -16,7 +16,6 @@ from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.sources.base import Deadline, Source, Surroundings, Url, parse_url
 
 if TYPE_CHECKING:
-    # Files are read without http.client, which takes 19 ms.
     from neuca_tools.sources.http import Connection, Response
 
 LINK_LOCAL = Url("169.254.169.254")  # the IPv4 address in every cloud (range: RFC 3927)

@@ -98,25 +98,21 @@ def mkfs_options(kind: str, text: str) -> list[str]:
         raise UnusableError(f'"{clip(kind)}" is not one of the types {", ".join(KNOWN)}')
     if len(text) > _LONGEST:
         raise UnusableError(f"its options are longer than {_LONGEST} characters")
+    known = KNOWN[kind]
     try:
-        given, rest = getopt(
-            shlex.split(text), _short_options(KNOWN[kind]), _long_options(KNOWN[kind])
-        )
+        given, rest = getopt(shlex.split(text), *_getopt_names(known))
     except (ValueError, GetoptError) as error:
         raise UnusableError(f"its options: {clip(str(error))}") from None
     if rest:
         raise UnusableError(f'its options: "{clip(rest[0])}" is not an option')
-    return [word for option in given for word in _checked_option(KNOWN[kind], *option)]
+    return [word for option in given for word in _checked_option(known, *option)]
 
 
-def _short_options(known: Mapping[str, str]) -> str:
-    names = [name for name in known if not name.startswith("--")]
-    return "".join(name[1] + (":" if known[name] else "") for name in names)
-
-
-def _long_options(known: Mapping[str, str]) -> list[str]:
-    names = [name for name in known if name.startswith("--")]
-    return [name[2:] + ("=" if known[name] else "") for name in names]
+def _getopt_names(known: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The letters of the short options and the names of the long ones, as getopt takes them."""
+    short = (name[1] + ":" * bool(known[name]) for name in known if name[1] != "-")
+    long = (name[2:] + "=" * bool(known[name]) for name in known if name[1] == "-")
+    return "".join(short), list(long)
 
 
 def _checked_option(known: Mapping[str, str], name: str, value: str) -> list[str]:

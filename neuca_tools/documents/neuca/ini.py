@@ -10,9 +10,10 @@ configparser cannot be used: it drops the indentation of every line, and the `#`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from itertools import dropwhile
+from posixpath import commonprefix
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip, hash_hint
@@ -129,7 +130,7 @@ class _Reader:
             else:
                 self._key.add(number, text)
             return
-        if _is_comment(text):
+        if stripped[:1] in ("", ";", "#") or REMARK.fullmatch(text.rstrip()):
             return
         is_header = not indent and stripped[0] == "["
         if is_header or not self._skipping:
@@ -148,9 +149,7 @@ class _Reader:
         if indent <= key.indent or not stripped or stripped[0] in ";#":
             return False
         # No value in these sections contains "=", so an indented "key = value" is a key of its own.
-        return "=" not in stripped or not (
-            self._name in ("interfaces", "routes") or link_kind(self._name)
-        )
+        return "=" not in stripped or not (self._name in _ADDRESSED or link_kind(self._name))
 
     def _begin(self, number: int, indent: int, stripped: str, text: str) -> None:
         self._close_key()
@@ -181,17 +180,13 @@ class _Reader:
             self._refuse(number, rest, "text after a section header, ignoring it")
 
     def _open_key(self, number: int, indent: int, stripped: str, text: str) -> None:
-        delimiter = self._find_delimiter(text, indent + 1)
+        delimiter = _AFTER_ADDRESS.search(text, indent + 1) if self._name in _ADDRESSED else None
+        delimiter = delimiter or _DELIMITER.search(text, indent + 1)
         if delimiter:
             written = text[: delimiter.start()].strip()
             self._key = _Open(number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
-
-    def _find_delimiter(self, text: str, start: int) -> Optional[re.Match[str]]:
-        """What separates the key and the value."""
-        delimiter = _AFTER_ADDRESS.search(text, start) if self._name in _ADDRESSED else None
-        return delimiter or _DELIMITER.search(text, start)
 
     def _close_key(self) -> None:
         key, self._key = self._key, None
@@ -205,11 +200,6 @@ class _Reader:
     def _refuse(self, number: int, text: str, reason: str) -> None:
         shown = clip(text) if is_open(self._name, text.lower()) else ""
         self.faults.append(Fault(number, self._name, shown, "", reason))
-
-
-def _is_comment(text: str) -> bool:
-    """Whether a line outside of a value is empty or a comment."""
-    return text.strip()[:1] in ("", ";", "#") or bool(REMARK.fullmatch(text.rstrip()))
 
 
 @lru_cache(maxsize=1)  # the copy for other users is made of the document that was just parsed
@@ -251,27 +241,16 @@ def without_comment(text: str) -> str:
 
 
 def _join_value(first: str, rest: list[str]) -> str:
-    if not rest:
-        return without_comment(first)
-    return "\n".join([without_comment(first), *(line.strip() for line in rest)]).strip()
+    return "\n".join([without_comment(first), *map(str.strip, rest)]).strip()
 
 
 def _join_script(first: str, rest: list[str]) -> str:
     """A script without the common indentation of its continuation lines or a final newline."""
     indents = [line[: len(line) - len(line.lstrip())] for line in rest if line.strip()]
-    indent = _common_prefix(indents)
+    indent = commonprefix(indents)
     body = [line[len(indent) :] if line.startswith(indent) else "" for line in rest]
     lines = dropwhile(lambda line: not line.strip(), [first.lstrip(), *body])
     return "\n".join(lines).rstrip()
-
-
-def _common_prefix(texts: Collection[str]) -> str:
-    """The common prefix of all texts, which is that of the first and the last in sorted order."""
-    first, last = min(texts, default=""), max(texts, default="")
-    for at, pair in enumerate(zip(first, last)):
-        if pair[0] != pair[1]:
-            return first[:at]
-    return first
 
 
 # --- the copy for users without root --------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Optional, cast
@@ -149,21 +149,19 @@ def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
     """
     first = {section.name: section for section in reversed(tuple(sections))}
     unknown = [section for section in first.values() if not is_known_section(section.name)]
-    misspelt = _misspelt_sections([section.name for section in unknown]) if unknown else ()
+    if not unknown:
+        return
+    # Documents without unknown sections need neither module, which load difflib and typing.
+    from neuca_tools.documents.spelling import MAX_SPELLINGS, section_meant
+
+    # Only the first ones are compared.
+    misspelt = {section.name for section in unknown[:MAX_SPELLINGS] if section_meant(section.name)}
     for section in unknown:
         reason = "unknown section, ignoring it"
         if is_known_section(section.name.lower()):
             reason += " (names of sections are in lower case)"
         severity: Severity = "error" if section.name in misspelt else "warning"
         yield Fault(section.number, section.name, "", "", reason, severity)
-
-
-def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
-    """The names that resemble the name of a section; only the first ones are compared."""
-    # Documents without unknown sections need neither module, which load difflib and typing.
-    from neuca_tools.documents.spelling import MAX_SPELLINGS, section_meant
-
-    return frozenset(name for name in names[:MAX_SPELLINGS] if section_meant(name))
 
 
 def _link_requests(

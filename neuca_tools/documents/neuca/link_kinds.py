@@ -67,9 +67,10 @@ def link_reference(text: str) -> LinkKey:
     """
     name = " ".join(text.split())
     kind, _, rest = name.partition(" ")
-    if kind in KINDS:
-        return _virtual_reference(kind, rest)
     base, dot, number = name.rpartition(".")
+    if kind in KINDS:
+        upper = base.partition(" ")[2]
+        return vlan_key(link_key(kind, upper), number) if dot else link_key(kind, rest)
     try:
         return LinkKey(values.nic(name))
     except UnusableError:
@@ -78,13 +79,6 @@ def link_reference(text: str) -> LinkKey:
                 f'"{values.clip(name)}" is neither a MAC address nor a link such as "bond NAME"'
             ) from None
     return LinkKey(values.nic(base), values.vlan_id(number))
-
-
-def _virtual_reference(kind: str, text: str) -> LinkKey:
-    base, dot, number = text.rpartition(".")
-    if not dot:
-        return link_key(kind, text)
-    return vlan_key(link_key(kind, base), number)
 
 
 def _read_members(text: str) -> tuple[LinkKey, ...]:
@@ -320,17 +314,14 @@ def _excluding_options(virtual: Virtual) -> Optional[str]:
 def _bond_contradiction(virtual: Virtual) -> Optional[str]:
     mode = virtual.option("mode")
     for name, modes in MODES_BY_OPTION.items():
-        if mode not in modes and not _has_default(virtual, name):
+        defaults = ("", OPTIONS["bond"][name].kernel_default)
+        if mode not in modes and virtual.option(name) not in defaults:
             needed = f"{name} needs mode = {modes[0]}"
             return needed if len(modes) == 1 else f"a bond with mode = {mode} cannot have {name}"
     if _is_on(virtual, "arp-interval") and _is_on(virtual, "miimon"):
         return "a bond cannot have both miimon and arp-interval"
     delay = next(filter(partial(_is_on, virtual), DELAYS), "")
     return f"{delay} needs miimon" if delay and not has_miimon(virtual) else None
-
-
-def _has_default(virtual: Virtual, name: str) -> bool:
-    return virtual.option(name) in ("", OPTIONS["bond"][name].kernel_default)
 
 
 def has_miimon(virtual: Virtual) -> bool:

@@ -106,10 +106,6 @@ def _number_or_max(least: int, most: int) -> Callable[[str, str], str]:
     )
 
 
-def _read_delay(name: str, text: str) -> str:
-    return str(values.integer(text, 0, 1000000, name))
-
-
 def _read_switch(_: str, text: str) -> str:
     return values.word(text, _SWITCHES)
 
@@ -182,10 +178,6 @@ def _wake_on_lan(text: str) -> str:
     return " ".join(name for name in (*WAKE_ON_LAN, "off") if name in words)
 
 
-def _yes_or_no(text: str) -> str:
-    return values.word(text, ("yes", "no"))
-
-
 def read_nameservers(text: str) -> str:
     """DNS servers, separated by commas or spaces."""
     words = text.replace(",", " ").split()
@@ -245,10 +237,6 @@ Through = Literal["link", "qdisc", "ethtool", "files", "attribute", "resolved"]
 Limits = tuple[int, int]
 
 
-def _never(_: str) -> bool:
-    return False
-
-
 class Setting(NamedTuple):
     """One row.
 
@@ -269,7 +257,7 @@ class Setting(NamedTuple):
     named: bool = False
     same: Callable[[str, str], bool] = eq
     restored: Callable[[str], str] = str
-    late: Callable[[str], bool] = _never
+    late: Callable[[str], bool] = lambda _: False
     master: str = ""
 
 
@@ -282,7 +270,10 @@ def _number_row(key: str, limits: Limits, through: Through = "files", master: st
 _CHANNELS = dict.fromkeys(("rx", "tx", "combined"), _number_or_max(1, MAX_CPUS))
 _RINGS = dict.fromkeys(("rx", "tx"), _number_or_max(1, 1 << 20))
 _COALESCE = {
-    **dict.fromkeys(("rx-usecs", "rx-frames", "tx-usecs", "tx-frames"), _read_delay),
+    **dict.fromkeys(
+        ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames"),
+        lambda name, text: str(values.integer(text, 0, 1000000, name)),
+    ),
     **dict.fromkeys(("adaptive-rx", "adaptive-tx"), _read_switch),
 }
 _PAUSE = dict.fromkeys(("autoneg", "rx", "tx"), _read_switch)
@@ -319,7 +310,7 @@ _TABLE = (
     # The bounds of the kernel (br_private.h).
     _number_row("path-cost", (1, 65535), "attribute", "bridge"),
     _number_row("port-priority", (0, 63), "attribute", "bridge"),
-    Setting(PRIMARY, _yes_or_no, "attribute", master="bond"),
+    Setting(PRIMARY, lambda text: values.word(text, ("yes", "no")), "attribute", master="bond"),
 )
 SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}
 # The settings with an attribute of their own in the types of links.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 from neuca_tools.documents.neuca import link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
@@ -20,14 +20,15 @@ from neuca_tools.documents.stacking import (
     without_setting,
     without_small_mtu,
 )
-from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
+from neuca_tools.model import Address, Automatic, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Virtual
-from neuca_tools.model.routing import UNROUTED, NicRouting
+from neuca_tools.model.routing import NicRouting
 from neuca_tools.model.rows import UnknownWord
 
 MAX_SETTINGS = 1024  # of one link
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
+_Mergeable = Union[NicRouting, Automatic, Virtual]
 # The settings that name other links, which this one is on.
 _LOWER = ("members", "parent", "vrf")
 # Keys whose loss changes nothing of the rest, also where the link is made.
@@ -64,16 +65,18 @@ class Draft:
         if key.kind in KINDS:
             self._fields["virtual"] = Virtual()
 
-    def get(self, name: str) -> Any:  # noqa: ANN401 - that of the field
-        """The value of a field; None if no line has given one."""
-        return self._fields.get(name)
-
     def set_field(
         self, line: Line, name: str, value: object, setting: str = "", shown: str = ""
     ) -> None:
         """Set a field; messages name it by `setting`, and its value by `shown`."""
         self._fields[name] = value
-        self._note_origin(line, setting or name, shown or _shown_value(value))
+        if isinstance(value, tuple):
+            shown = shown or ", ".join(map(str, value))
+        self._note_origin(line, setting or name, shown or str(value))
+
+    def merged(self, name: str, value: _Mergeable) -> Any:  # noqa: ANN401 - as the value
+        """The value of a line, over what earlier lines say of the same field."""
+        return value.over(self._fields.get(name))
 
     def add(
         self, line: Line, name: str, pair: tuple[str, Any], setting: str, shown: str = ""
@@ -114,12 +117,6 @@ class Draft:
         # One usable state is enough.
         unusable = self.unusable - ({"state"} if request.state else set())
         return RequestWithLines(request, self.lines, any(map(self.depends_on, unusable)))
-
-
-def _shown_value(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return str(value)
 
 
 def section_key(section: str) -> LinkKey:
@@ -204,9 +201,12 @@ def _add_single(draft: Draft, line: Line) -> None:
     routed = {} if kind == "vrf" else routing_keys.READERS
     own = link_kinds.own_keys(kind)
     if line.key in routed:
-        _set_routing(draft, line)
+        routing = routing_keys.READERS[line.key](line.value)
+        shown = routing_keys.shown_values(routing)[line.key]
+        draft.set_field(line, "routing", draft.merged("routing", routing), line.key, shown)
     elif line.key in routing_keys.AUTOMATIC:
-        _set_automatic(draft, line)
+        requested, shown = routing_keys.read_automatic(draft.key, line.key, line.value)
+        draft.set_field(line, "automatic", draft.merged("automatic", requested), line.key, shown)
     elif line.key in own or (line.key == "name" and kind in KINDS):
         _set_virtual(draft, line)
     elif line.key in _READERS and line.key != kind:  # no VRF is in another one
@@ -215,19 +215,6 @@ def _add_single(draft: Draft, line: Line) -> None:
         known = sorted({"addresses", *_READERS, *routed, *routing_keys.AUTOMATIC, *own} - {kind})
         reason = f"unknown key; known are {', '.join(known)} and sysctl.KEY"
         raise UnusableError(reason, UnknownWord("key", line.key, (*known, "sysctl.KEY")))
-
-
-def _set_routing(draft: Draft, line: Line) -> None:
-    routing = routing_keys.READERS[line.key](line.value)
-    merged = routing.over(draft.get("routing") or UNROUTED)
-    shown = routing_keys.shown_values(routing)[line.key]
-    draft.set_field(line, "routing", merged, setting=line.key, shown=shown)
-
-
-def _set_automatic(draft: Draft, line: Line) -> None:
-    requested, shown = routing_keys.read_automatic(draft.key, line.key, line.value)
-    merged = routing_keys.merge_automatic(requested, draft.get("automatic"))
-    draft.set_field(line, "automatic", merged, setting=line.key, shown=shown)
 
 
 def _set_setting(draft: Draft, line: Line) -> None:
@@ -242,12 +229,11 @@ def _set_setting(draft: Draft, line: Line) -> None:
 
 def _set_virtual(draft: Draft, line: Line) -> None:
     """Add a setting that only virtual links have."""
-    link = draft.key
     if line.key == "name":
-        raise UnusableError(f'its name is "{link.virtual_name}", as the section says')
-    merged = link_kinds.read_setting(link.kind, line.key, line.value).over(draft.get("virtual"))
-    shown = link_kinds.shown_value(merged, line.key)
-    draft.set_field(line, "virtual", merged, setting=line.key, shown=shown)
+        raise UnusableError(f'its name is "{draft.key.virtual_name}", as the section says')
+    setting = link_kinds.read_setting(draft.key.kind, line.key, line.value)
+    virtual = draft.merged("virtual", setting)
+    draft.set_field(line, "virtual", virtual, line.key, link_kinds.shown_value(virtual, line.key))
 
 
 def read_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
@@ -339,16 +325,11 @@ def _with_unique_names(
     """The links without names that an earlier line gives to another link."""
     owners: dict[str, LinkKey] = {}
     unique = {link.request.key: link for link in links}
-    for link in sorted(links, key=_line_of_name):
-        name, key = link.request.name, link.request.key
-        if name and owners.setdefault(name, key) != key:
+    named = [link for link in links if link.request.name]
+    for link in sorted(named, key=lambda link: link.lines["name"].number):
+        name, key = link.request.name or "", link.request.key
+        if owners.setdefault(name, key) != key:
             unique[key] = link._replace(request=without_setting(link.request, "name"))
             reason = f'the name "{name}" is requested for {owners[name]} too'
             faults.append(link.lines["name"].fault(reason))
     return list(unique.values())
-
-
-def _line_of_name(link: RequestWithLines) -> int:
-    if "name" not in link.lines:
-        return 0
-    return link.lines["name"].number

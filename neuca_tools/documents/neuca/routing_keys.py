@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Optional, cast
+from typing import Any, cast
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -22,10 +22,6 @@ def _read_gateways(text: str) -> NicRouting:
     return NicRouting(gateways=gateways, implied=True)
 
 
-def _read_choice(text: str) -> NicRouting:
-    return NicRouting(choice=cast(Choice, values.word(text, CHOICES)))
-
-
 def _read_table(text: str) -> NicRouting:
     number = values.table(text)
     if number == MAIN_TABLE:
@@ -35,7 +31,7 @@ def _read_table(text: str) -> NicRouting:
 
 READERS: Mapping[str, Callable[[str], NicRouting]] = {
     "gateway": _read_gateways,
-    "policy-routing": _read_choice,
+    "policy-routing": lambda text: NicRouting(choice=cast(Choice, values.word(text, CHOICES))),
     "table": _read_table,
 }
 
@@ -62,13 +58,3 @@ def read_automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
     word = values.word(text, _WORDS)
     changes: dict[str, Any] = {key.replace("-", "_"): _WORDS[word]}
     return Automatic(**changes), word
-
-
-def merge_automatic(above: Optional[Automatic], below: Optional[Automatic]) -> Optional[Automatic]:
-    """Merge both, field by field; `above` wins."""
-    if above is None or below is None:
-        return above or below
-    given: dict[str, Any] = {
-        name: value for name, value in above._asdict().items() if value not in (None, ())
-    }
-    return below._replace(**given)

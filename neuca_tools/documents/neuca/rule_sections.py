@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -57,51 +56,30 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-@dataclass
-class Draft:
-    """The values of one rule while it is read, by their keys, and the family if it is given."""
+def rules_of(selectors: Mapping[str, Any]) -> list[Rule]:
+    """The rule with these values by key, one for each family if it has no address.
 
-    values: dict[str, Any]
-    family: int = 0
-
-    def take(self, key: str, text: str) -> None:
-        """Parse one value. Raises UnusableError."""
-        if key not in READERS:
-            known = sorted(READERS)
-            raise UnusableError(
-                f"unknown key; known are {', '.join(known)}", UnknownWord("key", key, tuple(known))
-            )
-        self.values[key] = READERS[key](text)
-
-    def rules(self) -> list[Rule]:
-        """The rule, one for each family if it has no address. Raises UnusableError."""
-        if "table" not in self.values:
-            raise UnusableError("a rule without a table")
-        ends: list[Network] = [self.values[key] for key in ("from", "to") if key in self.values]
-        families = {network.version for network in ends} or {self.family} - {0} or {4, 6}
-        if len(families) > 1 and ends:
-            raise UnusableError("from and to are not of the same family")
-        return [self._rule(family) for family in sorted(families)]
-
-    def _prefix_selector(self, key: str) -> str:
-        """The prefix of `from` or `to`; a /0 is no selector, as in the kernel's answers."""
-        prefix = self.values.get(key)
-        return str(prefix) if prefix is not None and prefix.prefixlen else ""
-
-    def _rule(self, family: int) -> Rule:
-        mark, mask = self.values.get("mark", (0, 0))
-        tos = self.values.get("type-of-service", 0)
+    Raises UnusableError.
+    """
+    if "table" not in selectors:
+        raise UnusableError("a rule without a table")
+    networks: dict[str, Network] = {
+        key: selectors[key] for key in ("from", "to") if key in selectors
+    }
+    families = {network.version for network in networks.values()}
+    if len(families) > 1:
+        raise UnusableError("from and to are not of the same family")
+    # A /0 is no selector, as in the kernel's answers.
+    prefixes = {key: str(network) for key, network in networks.items() if network.prefixlen}
+    mark, mask = selectors.get("mark", (0, 0))
+    tos = selectors.get("type-of-service", 0)
+    rules = []
+    for family in sorted(families or (4, 6)):
         route_lines.check_type_of_service(family, tos)
-        return Rule(
-            family,
-            self.values.get("priority", DEFAULT_PRIORITY),
-            self.values["table"],
-            self._prefix_selector("from"),
-            self._prefix_selector("to"),
-            mark,
-            mask,
-            tos,
-        )
+        rule = Rule(family, selectors.get("priority", DEFAULT_PRIORITY), selectors["table"])
+        source, to = prefixes.get("from", ""), prefixes.get("to", "")
+        rules.append(rule._replace(source=source, to=to, mark=mark, mask=mask, tos=tos))
+    return rules
 
 
 def read(lines: Iterable[Line], faults: list[Fault]) -> tuple[RuleRequest, ...]:
@@ -119,17 +97,26 @@ def read(lines: Iterable[Line], faults: list[Fault]) -> tuple[RuleRequest, ...]:
     return tuple(requests[:MAX_RULES])
 
 
+def _read_value(line: Line) -> Any:  # noqa: ANN401 - as the reader of the key returns it
+    if line.key not in READERS:
+        known = tuple(sorted(READERS))
+        reason = f"unknown key; known are {', '.join(known)}"
+        raise UnusableError(reason, UnknownWord("key", line.key, known))
+    return READERS[line.key](line.value)
+
+
 def _read_section(lines: list[Line], faults: list[Fault]) -> list[RuleRequest]:
-    draft, before = Draft({}), len(faults)
+    selectors: dict[str, Any] = {}
+    before = len(faults)
     for line in lines:
         try:
-            draft.take(line.key, line.value)
+            selectors[line.key] = _read_value(line)
         except UnusableError as reason:
             faults.append(line.fault(f"{reason}, ignoring the rule", unknown=reason.unknown))
     first = lines[0]
     try:
         if len(faults) == before:
-            return [RuleRequest(rule, first.where) for rule in draft.rules()]
+            return [RuleRequest(rule, first.where) for rule in rules_of(selectors)]
     except UnusableError as reason:
         faults.append(first.fault(f"{reason}, ignoring the rule"))
     return []

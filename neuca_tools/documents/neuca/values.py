@@ -296,9 +296,7 @@ def hostname(text: str) -> str:
 
     As in version 1.7 of this package, `/` becomes `-`, and `_` is accepted. A final dot is dropped.
     """
-    name = text.strip().replace("/", "-")
-    if name.endswith("."):
-        name = name[:-1]
+    name = text.strip().replace("/", "-").removesuffix(".")
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):

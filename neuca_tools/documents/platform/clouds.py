@@ -25,17 +25,20 @@ from neuca_tools.model.routing import Traits
 
 
 class Format(NamedTuple):
-    """A kind of document.
+    """A kind of document: `load` parses it, `read` interprets it.
 
-    `keys` are those whose values are kept. `nics` is the key at the top of the document below which
-    all NICs are listed; empty if not all are.
+    `keys` are those whose values are kept, None if `instance` says what is. `unknown` is what the
+    values of other keys become; None if these keys are dropped, such as a token or a timestamp.
+    `nics` is the key at the top of the document below which all NICs are listed; empty if not all
+    are.
     """
 
     name: str
-    keys: frozenset[str]
+    keys: Optional[frozenset[str]]
     read: Callable[[Part], PlatformDocument]
     nics: str = ""
     load: Callable[[bytes, str], Tree] = from_json
+    unknown: Optional[str] = None
 
 
 def _nic_draft(part: Part, key: str, mtu: Optional[int] = None) -> Optional[Draft]:
@@ -58,10 +61,10 @@ def _add_masked(draft: Draft, part: Part, key: str, mask: str, default: str = ""
         draft.add_address(part, key, text, part.text(mask) or default or None)
 
 
-def _add_subnet(draft: Draft, key: str, to: str, netmask: Optional[str], gateway: str) -> None:
+def _add_subnet(draft: Draft, key: str, to: str, netmask: Optional[str] = None) -> None:
     """Add the route to the NIC's network, of which it has single addresses, through the gateway."""
     first = len(draft.routes)
-    draft.add_route(draft.part, key, to, netmask, gateway)
+    draft.add_route(draft.part, key, to, netmask)
     for number, route in enumerate(draft.routes[first:], first):
         draft.routes[number] = route._replace(traits=Traits(onlink=True))
         draft.subnets.append(route.to)
@@ -194,7 +197,7 @@ def _add_gce_addresses(draft: Draft) -> None:
         draft.add_gateway(nic, key)
     gateway, mask = nic.text("gateway"), nic.text("subnetmask")
     if gateway and mask:
-        _add_subnet(draft, "subnetmask", gateway, mask, gateway)
+        _add_subnet(draft, "subnetmask", gateway, mask)
 
 
 def _add_gce_address(draft: Draft, where: str, text: str) -> None:
@@ -237,9 +240,9 @@ def _read_hetzner(root: Part) -> PlatformDocument:
         for key in ("ip", "alias_ips"):
             for address in nic.texts(key):
                 draft.add_address(nic, key, f"{address}/32")
-        network, gateway = nic.text("network"), nic.text("gateway")
-        if network and gateway:
-            _add_subnet(draft, "network", network, None, gateway)
+        network = nic.text("network")
+        if network and nic.text("gateway"):
+            _add_subnet(draft, "network", network)
     return finish_document(drafts, root)
 
 

@@ -10,33 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from functools import partial
-from typing import Callable, NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import clouds, instance, listing, netplan, openstack
+from neuca_tools.documents.platform.clouds import Format
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.documents.platform.virtual_links import PORT_SETTINGS
 from neuca_tools.documents.stacking import overlay_requests
 from neuca_tools.errors import unreadable
 from neuca_tools.model import Fault, PlatformDocument, machine
-
-
-class _Kind(NamedTuple):
-    """A kind of document: `load` parses it, `prune` drops the unused, `read` interprets it."""
-
-    load: Callable[[bytes, str], Tree]
-    prune: Callable[[Tree], Tree]
-    read: Callable[[Part], PlatformDocument]
-
-
-def _pruner(keys: frozenset[str], unknown: Optional[str] = None) -> Callable[[Tree], Tree]:
-    """A function that drops scalars with any other key, such as a token or a timestamp.
-
-    With `unknown`, they become that text, and the keys stay for the warnings.
-    """
-    return partial(_prune_tree, keys=keys, is_known=True, unknown=unknown)
 
 
 def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optional[str]) -> Tree:
@@ -67,13 +51,15 @@ def _pruned_object(
     return {key: value for key, value in items.items() if value is not None}
 
 
-_KINDS: Mapping[str, _Kind] = {
-    openstack.NAME: _Kind(from_json, _pruner(openstack.KEYS, ""), openstack.read),
-    netplan.NAME: _Kind(from_yaml, _pruner(netplan.KEYS, ""), netplan.read),
-    **{row.name: _Kind(row.load, _pruner(row.keys), row.read) for row in clouds.FORMATS},
-    instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
-    instance.NOCLOUD: _Kind(from_yaml, instance.kept_metadata, instance.read),
-}
+# Unknown keys in what people write stay for the warnings.
+_FORMATS = (
+    Format(openstack.NAME, openstack.KEYS, openstack.read, unknown=""),
+    Format(netplan.NAME, netplan.KEYS, netplan.read, load=from_yaml, unknown=""),
+    *clouds.FORMATS,
+    Format(instance.OPENSTACK, None, instance.read),
+    Format(instance.NOCLOUD, None, instance.read, load=from_yaml),
+)
+_KINDS: Mapping[str, Format] = {row.name: row for row in _FORMATS}
 _PLATFORM_BY_DOCUMENT = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
 
 
@@ -134,9 +120,13 @@ def parse(text: str) -> PlatformDocument:
     return whole
 
 
-def _kept_tree(name: str, tree: dict[str, Tree]) -> Tree:
-    kept = _KINDS[name].prune(tree)
-    if isinstance(kept, dict) and REPEATED in tree:
+def _kept_tree(name: str, tree: dict[str, Tree]) -> dict[str, Tree]:
+    keys = _KINDS[name].keys
+    if keys is None:
+        kept = instance.kept_metadata(tree)
+    else:
+        kept = _pruned_object(tree, keys, _KINDS[name].unknown)
+    if REPEATED in tree:
         kept[REPEATED] = tree[REPEATED]
     return kept
 
@@ -155,8 +145,7 @@ def _interpret_tree(name: str, tree: dict[str, Tree], by_key: bool = False) -> P
 
 def interpret_document(name: str, tree: dict[str, Tree]) -> PlatformDocument:
     """Interpret one document that has been parsed, without what would not be kept of it."""
-    kept = _kept_tree(name, tree)
-    return _interpret_tree(name, kept if isinstance(kept, dict) else {}, by_key=True)
+    return _interpret_tree(name, _kept_tree(name, tree), by_key=True)
 
 
 def _parse_trees(text: str) -> dict[str, dict[str, Tree]]:

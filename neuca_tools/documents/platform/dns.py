@@ -26,8 +26,8 @@ def dns_items(tree: Tree) -> tuple[Item, ...]:
     """The items for `neuca get dns nameservers` and `neuca get dns search`, in document order."""
     offers: dict[str, dict[str, None]] = {"nameservers": {}, "search": {}}
     objects = (item for item in all_items(tree) if isinstance(item, dict))
-    for key, value in chain.from_iterable(map(_own_entries, objects)):
-        offers[key][value] = None
+    for key, value in chain.from_iterable(map(_own_values, objects)):
+        offers[key].update(dict.fromkeys(_words(value)))
     return tuple(
         Item(SECTION, key, " ".join(list(values)[:MAX_VALUES]), 0)
         for key, values in offers.items()
@@ -35,25 +35,22 @@ def dns_items(tree: Tree) -> tuple[Item, ...]:
     )
 
 
-def _own_entries(tree: Mapping[str, Tree]) -> Iterator[tuple[str, str]]:
-    """The entries of one object, without those of the objects in it."""
-    yield from _split_words("nameservers", tree.get("dns_nameservers"))
+def _own_values(tree: Mapping[str, Tree]) -> Iterator[tuple[str, Tree]]:
+    """The values of one object, without those of the objects in it."""
+    yield "nameservers", tree.get("dns_nameservers")
     if tree.get("type") in _KINDS:
-        yield from _split_words("nameservers", tree.get("address"))
-    yield from _split_words("search", tree.get("dns_search"))
+        yield "nameservers", tree.get("address")
+    yield "search", tree.get("dns_search")
     own = tree.get("nameservers")
     if isinstance(own, dict):
-        yield from _split_words("nameservers", own.get("addresses"))
-        yield from _split_words("search", own.get("search"))
+        yield "nameservers", own.get("addresses")
+        yield "search", own.get("search")
     if tree.get("type") == "nameserver":
-        yield from _split_words("search", tree.get("search"))
+        yield "search", tree.get("search")
 
 
-def _split_words(key: str, value: Tree) -> Iterator[tuple[str, str]]:
+def _words(value: Tree) -> Iterator[str]:
     """Each word of a text, or of a list of texts."""
-    texts = [value]
-    if isinstance(value, list):
-        texts = value
-    for text in texts:
+    for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str):
-            yield from ((key, word) for word in text.split())
+            yield from text.split()

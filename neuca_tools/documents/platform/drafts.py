@@ -109,9 +109,9 @@ class Draft:
         reason = "the link is left to the user, with its addresses, routes and other settings"
         self.part.fault("", None, reason, "warning")
 
-    def offer_dns(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
+    def offer_dns(self, part: Part, key: str, setting: str) -> None:
         """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
-        for text in chain.from_iterable(map(str.split, texts)):
+        for text in chain.from_iterable(map(str.split, part.texts(key))):
             try:
                 offer = str(SETTINGS[setting].parse(text))
             except values.UnusableError as reason:
@@ -145,12 +145,12 @@ class Draft:
         while len(self.addresses) > addresses:
             self.addresses.popitem()
 
-    def add_default_route(self, part: Part, key: str, via: Optional[str] = None) -> None:
-        """Add the default route with this next hop, or with that of a key, if it has one.
+    def add_default_route(self, part: Part, key: str) -> None:
+        """Add the default route with the next hop of a key, if it has one.
 
         The NIC may then be the management NIC; `add_gateway` adds the router of any subnet.
         """
-        via = via or part.text(key)
+        via = part.text(key)
         if via is not None and via not in UNSPECIFIED:
             self.hint_management(DEFAULT_ROUTE)
             self._add_router(part, key, via)
@@ -169,14 +169,13 @@ class Draft:
             )
         self.addresses.setdefault(address, part.where)
 
-    def add_route(
-        self, part: Part, key: str, to: str, netmask: Optional[str], via: Optional[str]
-    ) -> None:
-        """Add a route.
+    def add_route(self, part: Part, key: str, to: str, netmask: Optional[str]) -> None:
+        """Add the route to the destination of a key, with the next hop that is beside it.
 
         The default route, and a route to the metadata service alone, are not added, because the
         agent never changes them. A NIC that has one may be the management NIC.
         """
+        via = part.text(_HOP_KEYS[key])
         if to == "default" or (to in UNSPECIFIED and netmask is None):
             to, netmask = UNSPECIFIED[0], "0"
         network = part.parse(key, to, lambda text: masked_network(cidr_text(text, netmask)))
@@ -186,7 +185,7 @@ class Draft:
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if network.prefixlen == 0:
             self.hint_management(DEFAULT_ROUTE)
-            self.add_default_route(part, _HOP_KEYS[key], via)
+            self.add_default_route(part, _HOP_KEYS[key])
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.hint_management(METADATA_ROUTE)
         else:
@@ -195,8 +194,7 @@ class Draft:
     def read_route(self, route: Part, key: str = "network") -> None:
         """Add the route of an object with a netmask and a gateway; `key` is its destination's."""
         with self.all_or_nothing():
-            to, netmask = route.text(key) or "", route.prefix_length()
-            self.add_route(route, key, to, netmask, route.text("gateway"))
+            self.add_route(route, key, route.text(key) or "", route.prefix_length())
 
     def add_gateway(self, part: Part, key: str, text: Optional[str] = None) -> None:
         """Add the router of this link's subnet, which the platform implies, or gives in a key."""

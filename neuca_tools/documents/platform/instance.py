@@ -26,11 +26,8 @@ PUBLIC_KEYS = "public-keys"
 SECRET = ("meta", PUBLIC_KEYS)
 
 
-def kept_metadata(tree: Tree) -> dict[str, Tree]:
+def kept_metadata(top: dict[str, Tree]) -> dict[str, Tree]:
     """What the agent uses; not `random_seed`, which changes with each request, nor `admin_pass`."""
-    if not isinstance(tree, dict):
-        return {}
-    top = tree
     metadata: dict[str, Tree] = {
         "hostname": top.get("hostname") or top.get("local-hostname"),
         "uuid": top.get("uuid") or top.get("instance-id"),

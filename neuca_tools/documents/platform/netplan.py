@@ -19,6 +19,7 @@ from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, netplan_routing, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.virtual_links import LinkDrafts, SkippedLinks, Upper
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
@@ -112,27 +113,26 @@ def read(root: Part) -> PlatformDocument:
 
 def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
-    drafts: dict[str, Draft] = {}
+    drafts = LinkDrafts()
     uppers = _upper_links(top)
     own = {kind: _own_links(top, kind, taken) for kind in _KINDS}
     for name, link in own["ethernets"].items():
-        virtual_links.add_draft(drafts, name, _nic_draft(name, link))
+        drafts.add(name, _nic_draft(name, link))
     _refuse_matched_names(drafts.values())
     for kind, name, link in _virtual_links(own):
-        virtual_links.add_draft(drafts, name, _virtual_draft(kind, name, link))
+        drafts.add(name, _virtual_draft(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
-    no_vlan_reasons = dict.fromkeys(sorted(described), LEFT)
-    no_vlan_reasons.update(dict.fromkeys(own["vlans"], QINQ))
-    no_vlan_reasons.update(dict.fromkeys(own["vrfs"], NO_VLAN))
-    _name_lower_devices(uppers, taken, drafts, no_vlan_reasons)
+    drafts.no_vlan_reasons = dict.fromkeys(sorted(described), LEFT)
+    drafts.no_vlan_reasons.update(dict.fromkeys(own["vlans"], QINQ))
+    drafts.no_vlan_reasons.update(dict.fromkeys(own["vrfs"], NO_VLAN))
+    _name_lower_devices(uppers, taken, drafts)
     for name, link in own["vlans"].items():
-        virtual_links.add_draft(drafts, name, _vlan_draft(name, link, drafts, no_vlan_reasons))
+        drafts.add(name, _vlan_draft(name, link, drafts))
     for name, link in own["vrfs"].items():
-        virtual_links.add_draft(drafts, name, _vrf_draft(name, link))
-    skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
-    skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
-    connect = partial(virtual_links.set_lower_devices, drafts, "parameters", ("primary",))
-    skipped.connect_others(connect)
+        drafts.add(name, _vrf_draft(name, link))
+    skipped = SkippedLinks(sorted(taken), uppers, drafts)
+    skipped.add_unusable(name for name in drafts.no_vlan_reasons if name not in drafts)
+    skipped.connect_others(partial(drafts.set_lower_devices, "parameters", ("primary",)))
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -142,21 +142,18 @@ def _own_links(top: Part, kind: str, taken: Collection[str]) -> dict[str, Part]:
 
 
 def _name_lower_devices(
-    uppers: Mapping[str, virtual_links.Upper],
-    taken: Collection[str],
-    drafts: dict[str, Draft],
-    no_vlan_reasons: Collection[str],
+    uppers: Mapping[str, Upper], taken: Collection[str], drafts: LinkDrafts
 ) -> None:
     """Add drafts for the lower devices that the document only names."""
     for name, upper in uppers.items():
         if name in drafts or (name not in taken and upper.key == "link"):
-            virtual_links.add_named_nics(upper.part, upper.key, drafts, no_vlan_reasons)
+            drafts.add_named_nics(upper.part, upper.key)
 
 
-def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
+def _upper_links(top: Part) -> dict[str, Upper]:
     """The links that name their lower devices."""
     return {
-        name: virtual_links.Upper(link, kind, key)
+        name: Upper(link, kind, key)
         for section, (kind, key) in _UPPERS.items()
         for name, link in top.named(section, _BESIDES)
     }
@@ -315,10 +312,8 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
     return Draft(by_name(present), link)
 
 
-def _vlan_draft(
-    name: str, link: Part, drafts: Mapping[str, Draft], no_vlan_reasons: Mapping[str, str]
-) -> Optional[Draft]:
-    draft = virtual_links.vlan_draft(link, ("link", "id"), drafts, no_vlan_reasons)
+def _vlan_draft(name: str, link: Part, drafts: LinkDrafts) -> Optional[Draft]:
+    draft = drafts.vlan_draft(link, ("link", "id"))
     if draft is None:
         return None
     draft.name = link.parse("", name, values.link_name)
@@ -338,8 +333,8 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.set_ipv6_mtu(link, "ipv6-mtu")
     link.use("renderer")
     names = link.child("nameservers")
-    draft.offer_dns(names, "addresses", "nameservers", names.texts("addresses"))
-    draft.offer_dns(names, "search", "search", names.texts("search"))
+    draft.offer_dns(names, "addresses", "nameservers")
+    draft.offer_dns(names, "search", "search")
     link.close("nameservers")
     link.use_defaults(*_OFF)
     _set_state(draft, link)

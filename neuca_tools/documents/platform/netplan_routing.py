@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional, cast
 
 from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -12,7 +12,14 @@ from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
 from neuca_tools.documents.platform.parts import Part, cidr_text, masked_network
 from neuca_tools.model import Network
 from neuca_tools.model.addresses import EVERYTHING
-from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
+from neuca_tools.model.routing import (
+    KINDS,
+    MAIN_TABLE,
+    RouteKind,
+    RouteRequest,
+    RuleRequest,
+    Traits,
+)
 
 KEYS = frozenset(
     "metric on-link scope table type mtu advertised-mss from routing-policy priority mark"
@@ -47,28 +54,27 @@ def _add_route(draft: Draft, route: Part, own: int) -> None:
     if own and table != own:
         route.fault("table", str(table), f"the table of this VRF is {own}, ignoring the route")
         return
-    kind = route.read("type", _route_type)
-    to, via = route.text("to") or "", _hop_text(route)
-    before = len(draft.routes)
+    kind: RouteKind = route.read("type", _route_type) or "unicast"
+    to, before = route.text("to") or "", len(draft.routes)
     if table in (0, MAIN_TABLE) and _is_plain(route, kind):
-        draft.add_route(route, "to", *_split_destination(to), via)
+        draft.add_route(route, "to", *_split_destination(to))
     else:
-        _add_special(draft, route, to, kind or "unicast")
+        _add_special(draft, route, to, kind)
     draft.routes[before:] = [
         _with_traits(request, route, table or MAIN_TABLE, kind) for request in draft.routes[before:]
     ]
 
 
-def _route_type(text: str) -> str:
+def _route_type(text: str) -> RouteKind:
     if text in _FOREIGN_KINDS:
         raise values.ForeignValueError(f"routes of the type {text} are left to other programs")
-    return values.word(text, KINDS)
+    return cast(RouteKind, values.word(text, KINDS))
 
 
-def _is_plain(route: Part, kind: Optional[str]) -> bool:
+def _is_plain(route: Part, kind: RouteKind) -> bool:
     """Whether it is a default route, or one with a next hop in a network of its link."""
     is_on_link = route.flag("on-link")
-    if kind not in (None, "unicast"):
+    if kind != "unicast":
         return False
     if route.text("to") in _DEFAULT:
         return True
@@ -120,19 +126,14 @@ def _selected_prefix(text: str) -> Network:
 _RULE_READERS = {**rule_sections.READERS, "from": _selected_prefix, "to": _selected_prefix}
 
 
-def _with_traits(
-    request: RouteRequest,
-    route: Part,
-    table: int,
-    kind: Any,  # noqa: ANN401 - a word of KINDS
-) -> RouteRequest:
+def _with_traits(request: RouteRequest, route: Part, table: int, kind: RouteKind) -> RouteRequest:
     source = route.read("from", values.host)
     if source and source.version != request.to.version:
         reason = f'the source is not of the family of "{request.to}"'
         route.fault("from", str(source), reason)
     traits = Traits(
         table,
-        kind or "unicast",
+        kind,
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
         bool(route.flag("on-link")) and request.via is not None,
         route.mtu() or 0,
@@ -144,23 +145,22 @@ def _with_traits(
 
 def _add_rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    draft_of_rule = rule_sections.Draft({"table": own} if own else {})
     errors = rule.faults.unusable
-    for key, read_value in _RULE_READERS.items():
-        value = rule.read(key, read_value)
-        if value is not None:
-            draft_of_rule.values[key] = value
+    read = {key: rule.read(key, read_value) for key, read_value in _RULE_READERS.items()}
+    selectors = {key: value for key, value in read.items() if value is not None}
     if rule.faults.unusable != errors:
         return
-    if "table" not in draft_of_rule.values:
+    table = selectors.setdefault("table", own)
+    if not table:
         rule.fault("table", None, "a rule without a table, ignoring it", "warning")
         return
-    if own and draft_of_rule.values["table"] != own:
+    if own and table != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
         draft.rules += [
-            RuleRequest(selector, rule.where, draft.key) for selector in draft_of_rule.rules()
+            RuleRequest(selector, rule.where, draft.key)
+            for selector in rule_sections.rules_of(selectors)
         ]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")

@@ -8,7 +8,7 @@ config/schemas/schema-network-config-v1.json.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Optional
@@ -18,6 +18,7 @@ from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, finish_document, nic_draft
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.virtual_links import LinkDrafts, SkippedLinks, Upper
 from neuca_tools.model import ACCEPT_RA, Network, PlatformDocument
 from neuca_tools.model.addresses import NetworkTable
 
@@ -37,6 +38,7 @@ _BRIDGE = {
 }
 _PRIMARY = ("bond-primary", "bond_primary")
 _OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
+_LOWER_KEYS = {"bond": "bond_interfaces", "bridge": "bridge_interfaces", "vlan": "vlan_link"}
 KEYS = (
     frozenset(
         "type name mac_address mtu subnets address netmask prefix gateway metric network"
@@ -59,20 +61,21 @@ def read(top: Part) -> PlatformDocument:
     """Read the document. VLANs come after the links they are on, and members after all of them."""
     top.warn_besides("version", "config")
     taken = _left_to_others(top)
-    drafts: dict[str, Draft] = {}
+    drafts = LinkDrafts()
     for link in top.parts("config"):
         name = link.text("name") or ""
-        virtual_links.add_draft(drafts, name, _nic_or_upper_draft(name, link))
-    no_vlan_reasons = _no_vlan_reasons(top, taken)
+        drafts.add(name, _nic_or_upper_draft(name, link))
+    drafts.no_vlan_reasons = _no_vlan_reasons(top, taken)
     for link in _of_kind(top, "vlan"):
-        virtual_links.add_named_nics(link, "vlan_link", drafts, no_vlan_reasons)
-        virtual_links.add_draft(
-            drafts, link.text("name") or link.path, _vlan_draft(link, drafts, no_vlan_reasons)
-        )
-    _set_members(top, taken, drafts, no_vlan_reasons)
+        drafts.add_named_nics(link, "vlan_link")
+        drafts.add(link.text("name") or link.path, _vlan_draft(link, drafts))
+    _set_members(top, taken, drafts)
     _add_unattached(_of_kind(top, "route"), drafts.values())
     for server in _of_kind(top, "nameserver"):
-        _offer_to_interface(server, drafts)
+        draft = drafts.get(server.text("interface") or "")
+        if draft is not None:
+            draft.offer_dns(server, "address", "nameservers")
+            draft.offer_dns(server, "search", "search")
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -120,28 +123,23 @@ def _nic_or_upper_draft(name: str, link: Part) -> Optional[Draft]:
     return draft and _add_common_keys(draft, draft.part)
 
 
-def _set_members(
-    top: Part, taken: Iterable[str], drafts: dict[str, Draft], no_vlan_reasons: Mapping[str, str]
-) -> None:
+def _set_members(top: Part, taken: Iterable[str], drafts: LinkDrafts) -> None:
     uppers = _upper_links(top)
     for name, upper in uppers.items():
         if name in drafts and upper.kind != "vlan":
-            virtual_links.add_named_nics(upper.part, upper.key, drafts, no_vlan_reasons)
-    skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
-    skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
-    connect = partial(virtual_links.set_lower_devices, drafts, "params", _PRIMARY)
-    skipped.connect_others(connect)
+            drafts.add_named_nics(upper.part, upper.key)
+    skipped = SkippedLinks(sorted(taken), uppers, drafts)
+    skipped.add_unusable(name for name in drafts.no_vlan_reasons if name not in drafts)
+    skipped.connect_others(partial(drafts.set_lower_devices, "params", _PRIMARY))
 
 
-def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
+def _upper_links(top: Part) -> dict[str, Upper]:
     """The links that name their lower devices."""
     uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path
-        if kind in _OPTIONS:
-            uppers[name] = virtual_links.Upper(link, kind, f"{kind}_interfaces")
-        elif kind == "vlan":
-            uppers[name] = virtual_links.Upper(link, kind, "vlan_link")
+        if kind in _LOWER_KEYS:
+            uppers[name] = Upper(link, kind, _LOWER_KEYS[kind])
     return uppers
 
 
@@ -156,10 +154,8 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     return _add_common_keys(draft, link)
 
 
-def _vlan_draft(
-    link: Part, drafts: Mapping[str, Draft], no_vlan_reasons: Mapping[str, str]
-) -> Optional[Draft]:
-    draft = virtual_links.vlan_draft(link, ("vlan_link", "vlan_id"), drafts, no_vlan_reasons)
+def _vlan_draft(link: Part, drafts: LinkDrafts) -> Optional[Draft]:
+    draft = drafts.vlan_draft(link, ("vlan_link", "vlan_id"))
     if draft is None:
         return None
     draft.name = draft.part.read("name", values.link_name)
@@ -213,8 +209,8 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
         return
     # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.
     subnet.use("control", "ipv4", "ipv6")
-    draft.offer_dns(subnet, "dns_nameservers", "nameservers", subnet.texts("dns_nameservers"))
-    draft.offer_dns(subnet, "dns_search", "search", subnet.texts("dns_search"))
+    draft.offer_dns(subnet, "dns_nameservers", "nameservers")
+    draft.offer_dns(subnet, "dns_search", "search")
     first = len(draft.routes)
     add_routes(draft, subnet)
     automatic.set_metric(draft, subnet, first)
@@ -227,16 +223,11 @@ def _add_static(draft: Draft, subnet: Part) -> None:
     else:
         with draft.all_or_nothing():
             draft.add_address(subnet, "address", address, subnet.prefix_length())
-        _set_mtu(draft, subnet, ":" in address)
+        if ":" in address:
+            draft.set_ipv6_mtu(subnet, "mtu")
+        else:  # it becomes the link's MTU, as in cloud-init
+            draft.mtu = subnet.mtu() or draft.mtu
     draft.add_default_route(subnet, "gateway")
-
-
-def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
-    """Set the MTU of a subnet: that of an IPv4 subnet becomes the link's MTU, as in cloud-init."""
-    if is_ipv6:
-        draft.set_ipv6_mtu(subnet, "mtu")
-    else:
-        draft.mtu = subnet.mtu() or draft.mtu
 
 
 def add_routes(draft: Draft, part: Part) -> None:
@@ -247,14 +238,6 @@ def add_routes(draft: Draft, part: Part) -> None:
 
 def _destination_key(route: Part) -> str:
     return "destination" if route.text("destination") else "network"
-
-
-def _offer_to_interface(server: Part, drafts: Mapping[str, Draft]) -> None:
-    """Offer the servers and domains of a `nameserver` entry to the link that it is for, if any."""
-    draft = drafts.get(server.text("interface") or "")
-    if draft is not None:
-        draft.offer_dns(server, "address", "nameservers", server.texts("address"))
-        draft.offer_dns(server, "search", "search", server.texts("search"))
 
 
 def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:

@@ -8,7 +8,7 @@ cloud-init accepts (sources/helpers/openstack.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Literal, Optional
 
@@ -16,6 +16,7 @@ from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
 from neuca_tools.documents.platform.drafts import QINQ, Draft, finish_document, nic_draft
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.virtual_links import LinkDrafts, SkippedLinks, Upper
 from neuca_tools.model import PlatformDocument
 
 NAME = "network_data.json"
@@ -52,11 +53,11 @@ def read(root: Part) -> PlatformDocument:
     """
     root.warn_besides("links", "networks", "services")
     kinds = _links_by_kind(root)
-    # Why there can be no VLAN on a link.
-    no_vlan_reasons = {link.text("id") or "": _UNUSABLE for link in root.parts("links")}
-    no_vlan_reasons.update((link.text("id") or "", QINQ) for link in kinds["vlan"])
-    no_vlan_reasons.pop("", None)
-    drafts: dict[str, Draft] = {}
+    drafts = LinkDrafts()
+    reasons = drafts.no_vlan_reasons
+    reasons.update((link.text("id") or "", _UNUSABLE) for link in root.parts("links"))
+    reasons.update((link.text("id") or "", QINQ) for link in kinds["vlan"])
+    reasons.pop("", None)
     for link in kinds["physical"]:
         _add_draft(drafts, link, _nic_draft(link))
     for number, link in enumerate(kinds["bond"]):
@@ -64,10 +65,10 @@ def read(root: Part) -> PlatformDocument:
     _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
         keys, unknown = ("vlan_link", "vlan_id"), "no link has this id, ignoring the VLAN"
-        draft = virtual_links.vlan_draft(link, keys, drafts, no_vlan_reasons, unknown)
+        draft = drafts.vlan_draft(link, keys, unknown)
         _add_draft(drafts, link, draft)
     for network in root.parts("networks"):
-        _add_network(network, drafts, no_vlan_reasons)
+        _add_network(network, drafts)
     return finish_document(drafts.values(), root, by_hand=True)
 
 
@@ -79,7 +80,7 @@ def _links_by_kind(root: Part) -> dict[str, list[Part]]:
     return links_by_kind
 
 
-def _add_draft(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
+def _add_draft(drafts: LinkDrafts, link: Part, draft: Optional[Draft]) -> None:
     """Add a draft by the id of its link, or by its path if it has no id or that of another link."""
     if draft is None:
         return
@@ -105,15 +106,16 @@ def _nic_draft(link: Part) -> Optional[Draft]:
     return nic_draft(link, "ethernet_mac_address")
 
 
-def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
+def _set_members(physical: Iterable[Part], drafts: LinkDrafts) -> None:
     """Set the members of the bonds, and skip the bonds of which a member is unusable."""
-    named = {draft.name: draft for draft in drafts.values() if draft.name}
+    named = LinkDrafts()
+    named.update((draft.name, draft) for draft in drafts.values() if draft.name)
     bonds = {
-        name: virtual_links.Upper(draft.part, "bond", "bond_links")
+        name: Upper(draft.part, "bond", "bond_links")
         for name, draft in drafts.items()
         if draft.key.kind == "bond"
     }
-    skipped = virtual_links.SkippedLinks((), bonds, drafts)
+    skipped = SkippedLinks((), bonds, drafts)
     ids = (link.text("id") for link in physical)
     skipped.add_unusable(name for name in ids if name and name not in drafts)
     skipped.connect_others(partial(_set_lower_devices, drafts, named))
@@ -125,18 +127,16 @@ def _bond_draft(number: int, link: Part) -> Optional[Draft]:
     return bond if bond and virtual_links.set_options(bond, link, _BOND) else None
 
 
-def _set_lower_devices(
-    drafts: Mapping[str, Draft], named: Mapping[str, Draft], bond: Draft, upper: virtual_links.Upper
-) -> None:
+def _set_lower_devices(drafts: LinkDrafts, named: LinkDrafts, bond: Draft, upper: Upper) -> None:
     """Set the members of a bond, and the primary one, which is given by link id or by name."""
-    virtual_links.set_members(bond, upper.part, upper.key, drafts)
+    drafts.set_members(bond, upper.part, upper.key)
     known = drafts if (bond.part.text("bond_primary") or "") in drafts else named
-    virtual_links.set_primary(bond, bond.part, "bond_primary", known)
+    known.set_primary(bond, bond.part, "bond_primary")
 
 
-def _add_network(network: Part, drafts: Mapping[str, Draft], ids: Collection[str]) -> None:
-    """Add the addresses and routes of a network to its link. `ids` are those of all links."""
-    kind, draft = network.text("type") or "", _draft_below(network, drafts, ids)
+def _add_network(network: Part, drafts: LinkDrafts) -> None:
+    """Add the addresses and routes of a network to its link."""
+    kind, draft = network.text("type") or "", _draft_below(network, drafts)
     if draft is None:
         return
     network = network.for_nic(draft.key.mac)
@@ -155,14 +155,12 @@ def _add_network(network: Part, drafts: Mapping[str, Draft], ids: Collection[str
     automatic.set_metric(draft, network, first)
 
 
-def _draft_below(
-    network: Part, drafts: Mapping[str, Draft], ids: Collection[str]
-) -> Optional[Draft]:
+def _draft_below(network: Part, drafts: LinkDrafts) -> Optional[Draft]:
     """The draft of a network's link; None if that is unusable, with a fault unless it has one."""
     below = network.text("link") or ""
     if not below:
         network.fault("link", None, "a network without its link, ignoring it")
-    elif below not in drafts and below not in ids:
+    elif below not in drafts and below not in drafts.no_vlan_reasons:
         network.fault("link", below, "no link has this id, ignoring the network", "warning")
     return drafts.get(below)
 
@@ -170,9 +168,9 @@ def _draft_below(
 def _take_dns(network: Part, draft: Draft) -> None:
     for service in network.parts("services"):
         if service.text("type") == "dns":
-            draft.offer_dns(service, "address", "nameservers", service.texts("address"))
-    draft.offer_dns(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
-    draft.offer_dns(network, "dns_search", "search", network.texts("dns_search"))
+            draft.offer_dns(service, "address", "nameservers")
+    draft.offer_dns(network, "dns_nameservers", "nameservers")
+    draft.offer_dns(network, "dns_search", "search")
     network.close("services")
 
 

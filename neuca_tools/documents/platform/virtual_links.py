@@ -44,54 +44,6 @@ def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     return draft if set_options(draft, link, _MAC_KEYS) else None
 
 
-def add_draft(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    """Add a draft by its name in the document, unless an earlier one has it."""
-    if draft is not None and drafts.setdefault(name, draft) is not draft:
-        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
-
-
-def vlan_draft(
-    link: Part,
-    keys: tuple[str, str],
-    drafts: Mapping[str, Draft],
-    no_vlan_reasons: Mapping[str, str],
-    unknown: str = "",
-) -> Optional[Draft]:
-    """A VLAN without its settings; None, with a fault, if its lower device or ID is unusable.
-
-    `keys` are those of the lower device and of the ID. `no_vlan_reasons` are the reasons why other
-    links cannot have VLANs, by name, and `unknown` is that for a link which is not among them.
-    """
-    below = link.text(keys[0]) or ""
-    parent, number = drafts.get(below), link.read(keys[1], values.vlan_id)
-    if parent is None or parent.key.vlan_id is not None:
-        if below in no_vlan_reasons:
-            link.fault(keys[0], below, no_vlan_reasons[below], "warning")
-        elif not below:
-            link.fault(keys[0], None, "a VLAN without its link, ignoring it")
-        elif unknown:
-            link.fault(keys[0], below, unknown)
-        return None
-    link = link.for_nic(parent.part.mac)
-    if number is None:
-        if link.text(keys[1]) is None:
-            link.fault(keys[1], None, "a VLAN without its ID, ignoring it")
-        return None
-    return _with_own_mac(Draft(LinkKey(parent.key.mac, number), link), parent)
-
-
-def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
-    """A VLAN with its MAC, if that differs from its lower device's, as on an OpenStack trunk.
-
-    None, with a fault, if the MAC is unusable.
-    """
-    is_usable = set_options(vlan, vlan.part, _MAC_KEYS)
-    parent_mac = parent.virtual.option("mac") if parent.virtual else parent.key.mac
-    if vlan.virtual and vlan.virtual.option("mac") == parent_mac:
-        vlan.virtual = None
-    return vlan if is_usable else None
-
-
 def set_options(
     draft: Draft, part: Part, names: Mapping[str, str], defaults: Mapping[str, str] = {}
 ) -> bool:
@@ -179,6 +131,142 @@ class Upper(NamedTuple):
         return self.part.texts(self.key) if self.kind in link_kinds.MEMBERS else []
 
 
+class LinkDrafts(dict[str, Draft]):
+    """The drafts of the links of a document, by their names or IDs in it.
+
+    `no_vlan_reasons` has every link that the document describes, with the reason why there can be
+    no VLAN on it if it has no draft, or is itself a VLAN.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.no_vlan_reasons: dict[str, str] = {}
+
+    def add(self, name: str, draft: Optional[Draft]) -> None:
+        """Add a draft by its name in the document, unless an earlier one has it."""
+        if draft is not None and self.setdefault(name, draft) is not draft:
+            draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
+
+    def vlan_draft(self, link: Part, keys: tuple[str, str], unknown: str = "") -> Optional[Draft]:
+        """A VLAN without its settings; None, with a fault, if its lower device or ID is unusable.
+
+        `keys` are those of the lower device and of the ID. `unknown` is the reason if no link has
+        the name of the lower device.
+        """
+        below = link.text(keys[0]) or ""
+        parent, number = self.get(below), link.read(keys[1], values.vlan_id)
+        if parent is None or parent.key.vlan_id is not None:
+            if below in self.no_vlan_reasons:
+                link.fault(keys[0], below, self.no_vlan_reasons[below], "warning")
+            elif not below:
+                link.fault(keys[0], None, "a VLAN without its link, ignoring it")
+            elif unknown:
+                link.fault(keys[0], below, unknown)
+            return None
+        link = link.for_nic(parent.part.mac)
+        if number is None:
+            if link.text(keys[1]) is None:
+                link.fault(keys[1], None, "a VLAN without its ID, ignoring it")
+            return None
+        return _with_own_mac(Draft(LinkKey(parent.key.mac, number), link), parent)
+
+    def add_named_nics(self, link: Part, key: str) -> None:
+        """Add a draft for each lower device that the document only names: the NIC of that name."""
+        for text in link.texts(key):
+            if text in self or text in self.no_vlan_reasons:
+                continue
+            name = link.parse(key, text, values.link_name)
+            if name is not None:
+                self[name] = Draft(by_name(name), replace(link, tree={}))
+
+    def set_members(self, draft: Draft, link: Part, key: str) -> None:
+        """Set the members of a bond or the ports of a bridge; an unknown one is a fault."""
+        members = (self._described_key(name, link, key) for name in link.texts(key))
+        draft.virtual = (draft.virtual or Virtual())._replace(
+            members=tuple(dict.fromkeys(filter(None, members)))
+        )
+
+    def set_lower_devices(
+        self, options_key: str, primary_keys: Iterable[str], draft: Draft, upper: Upper
+    ) -> None:
+        """Set the lower devices of a virtual link, with the settings that it has for them.
+
+        These are below `options_key`; `primary_keys` are those of the primary member of a bond.
+        """
+        part, kind, key = upper
+        if kind == "vxlan":
+            name = part.text(key)
+            parent = self._described_key(name, part, key) if name else None
+            draft.virtual = (draft.virtual or Virtual())._replace(parent=parent)
+        elif kind in link_kinds.MEMBERS:
+            self.set_members(draft, part, key)
+        if kind == "bond":
+            options = part.child(options_key)
+            for primary in primary_keys:
+                self.set_primary(draft, options, primary)
+        elif kind == "bridge":
+            self._set_ports(draft, part.child(options_key))
+
+    def set_primary(self, bond: Draft, part: Part, key: str) -> None:
+        """Set the primary member of a bond."""
+        name = part.text(key)
+        if name:
+            part = part.for_nic(bond.key.mac)
+            self._set_port_setting(_member_keys(bond), part, key, name, ("bond-primary", "yes"))
+
+    def _set_ports(self, bridge: Draft, part: Part) -> None:
+        """Set the settings of a bridge's ports, from objects or from lists of `NAME VALUE`."""
+        part, members = part.for_nic(bridge.key.mac), _member_keys(bridge)
+        for key, setting in PORT_SETTINGS.items():
+            for where, name, value in _port_values(part, key):
+                parsed = part.parse(where, value, SETTINGS[setting].parse)
+                if parsed is not None:
+                    self._set_port_setting(members, part, where, name, (setting, str(parsed)))
+
+    def _set_port_setting(
+        self, members: Collection[LinkKey], part: Part, key: str, name: str, pair: tuple[str, str]
+    ) -> None:
+        """Set a setting of the member or port `name`. `key` is where a fault is reported."""
+        if name in self and self[name].key in members:
+            self[name].device.update([pair])
+        else:
+            part.fault(key, name, "it is not a member or port of this link")
+
+    def _described_key(self, name: str, link: Part, key: str) -> Optional[LinkKey]:
+        if name in self:
+            return self[name].key
+        link.fault(key, name, "no usable link has this name")
+        return None
+
+
+def _port_values(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
+    """The key for faults, and the name and value, of each port."""
+    if isinstance(part.tree.get(key), dict):
+        ports = part.child(key)
+        for name in ports.tree:
+            yield f"{key}.{name}", name, ports.text(name) or ""
+        return
+    for text in part.texts(key):
+        name, _, value = text.partition(" ")
+        yield key, name, value.strip()
+
+
+def _member_keys(draft: Draft) -> frozenset[LinkKey]:
+    return frozenset((draft.virtual or Virtual()).members)
+
+
+def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
+    """A VLAN with its MAC, if that differs from its lower device's, as on an OpenStack trunk.
+
+    None, with a fault, if the MAC is unusable.
+    """
+    is_usable = set_options(vlan, vlan.part, _MAC_KEYS)
+    parent_mac = parent.virtual.option("mac") if parent.virtual else parent.key.mac
+    if vlan.virtual and vlan.virtual.option("mac") == parent_mac:
+        vlan.virtual = None
+    return vlan if is_usable else None
+
+
 class SkippedLinks:
     """The `foreign` links, which are left to other programs, and those that are unusable.
 
@@ -187,7 +275,7 @@ class SkippedLinks:
     """
 
     def __init__(
-        self, foreign: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
+        self, foreign: Iterable[str], uppers: Mapping[str, Upper], drafts: LinkDrafts
     ) -> None:
         self._origins = {name: name for name in foreign}
         self._uppers, self._drafts = uppers, drafts
@@ -255,110 +343,3 @@ class SkippedLinks:
         part, _, key = self._uppers[name]
         reason = f'it is on "{self._origins[lower]}", which is not configured'
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
-
-
-def add_named_nics(
-    link: Part, key: str, drafts: dict[str, Draft], described: Collection[str]
-) -> None:
-    """Add a draft for each lower device that the document only names: the NIC of that name.
-
-    `described` are the names of all other links in the document, usable or not.
-    """
-    for text in link.texts(key):
-        if text in drafts or text in described:
-            continue
-        name = link.parse(key, text, values.link_name)
-        if name is not None:
-            drafts[name] = Draft(by_name(name), replace(link, tree={}))
-
-
-def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """Set the members of a bond or the ports of a bridge; one that is not described is a fault."""
-    members = (_described_key(name, link, key, drafts) for name in link.texts(key))
-    draft.virtual = (draft.virtual or Virtual())._replace(
-        members=tuple(dict.fromkeys(filter(None, members)))
-    )
-
-
-def set_lower_devices(
-    drafts: Mapping[str, Draft],
-    options_key: str,
-    primary_keys: Iterable[str],
-    draft: Draft,
-    upper: Upper,
-) -> None:
-    """Set the lower devices of a virtual link, with the settings that it has for them.
-
-    These are below `options_key`; `primary_keys` are those of the primary member of a bond.
-    """
-    part, kind, key = upper
-    if kind == "vxlan":
-        name = part.text(key)
-        parent = _described_key(name, part, key, drafts) if name else None
-        draft.virtual = (draft.virtual or Virtual())._replace(parent=parent)
-    elif kind in link_kinds.MEMBERS:
-        set_members(draft, part, key, drafts)
-    if kind == "bond":
-        options = part.child(options_key)
-        for primary in primary_keys:
-            set_primary(draft, options, primary, drafts)
-    elif kind == "bridge":
-        set_ports(draft, part.child(options_key), drafts)
-
-
-def set_primary(bond: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """Set the primary member of a bond."""
-    name = part.text(key)
-    if name:
-        part = part.for_nic(bond.key.mac)
-        _set_port_settings(_member_keys(bond), part, key, name, {"bond-primary": "yes"}, drafts)
-
-
-def set_ports(bridge: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
-    """Set the settings of a bridge's ports, from objects or from lists of `NAME VALUE`."""
-    part, members = part.for_nic(bridge.key.mac), _member_keys(bridge)
-    for key, setting in PORT_SETTINGS.items():
-        for where, name, value in _port_values(part, key):
-            parsed = part.parse(where, value, SETTINGS[setting].parse)
-            if parsed is not None:
-                _set_port_settings(members, part, where, name, {setting: str(parsed)}, drafts)
-
-
-def _port_values(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
-    """The key for faults, and the name and value, of each port."""
-    if isinstance(part.tree.get(key), dict):
-        ports = part.child(key)
-        for name in ports.tree:
-            yield f"{key}.{name}", name, ports.text(name) or ""
-        return
-    for text in part.texts(key):
-        name, _, value = text.partition(" ")
-        yield key, name, value.strip()
-
-
-def _member_keys(draft: Draft) -> frozenset[LinkKey]:
-    return frozenset((draft.virtual or Virtual()).members)
-
-
-def _set_port_settings(
-    members: Collection[LinkKey],
-    part: Part,
-    key: str,
-    name: str,
-    settings: Mapping[str, str],
-    drafts: Mapping[str, Draft],
-) -> None:
-    """Set these settings of the member or port `name`. `key` is where a fault is reported."""
-    if name in drafts and drafts[name].key in members:
-        drafts[name].device.update(settings)
-    else:
-        part.fault(key, name, "it is not a member or port of this link")
-
-
-def _described_key(
-    name: str, link: Part, key: str, drafts: Mapping[str, Draft]
-) -> Optional[LinkKey]:
-    if name in drafts:
-        return drafts[name].key
-    link.fault(key, name, "no usable link has this name")
-    return None
