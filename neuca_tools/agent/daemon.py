@@ -214,14 +214,10 @@ class Daemon:
     def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""
         sha256 = result.sha256 or self._job.sha256
-        gone = () if result.made_pass else self._job.gone
+        gone = () if result.completed_pass else self._job.gone
         self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
         self._waits_for_document = not sha256
-        if result.failed:
-            # Discard the events of what the pass did and rolled back: the retry is planned anyway.
-            self._links.drain()
-        else:
-            self._link_events()
+        self._link_events()  # also after a failure: a pass for them leaves out what failed
         self._watch_links(result)
         if result.completed_pass:
             self._is_starting = False
@@ -229,16 +225,19 @@ class Daemon:
     def _watch_links(self, result: JobResult) -> None:
         """Watch what the pass says, also for what has changed since it observed the host."""
         links, reported_routing = self._links, self._links.reports_routing
-        waited, waits = self._waits_for_address, result.waits_for_address
+        is_repeated = WHOLE_PASS in result.failed  # by each event, which it may cause itself
+        waited = self._waits_for_address
         if result.made_pass:
-            self._waits_for_address = waits
-            links.reports_all_changes = result.watches_all_links and not result.failed
+            links.reports_all_changes = result.watches_all_links and not is_repeated
         if result.completed_pass:
+            self._waits_for_address = result.waits_for_address
             links.reports_routing = result.has_routing_to_keep
-        is_new = (links.reports_routing and not reported_routing) or (waits and not waited)
+        is_new = (links.reports_routing and not reported_routing) or (
+            self._waits_for_address and not waited
+        )
         is_news = is_new and links.has_seen_routing_change
         is_news = is_news or (links.reports_all_changes and links.has_seen_change)
-        if is_news and not result.failed:
+        if is_news and not is_repeated:
             self._plan_event_pass(EVENT_GAP_SECONDS, {0})
         links.end_job()
 

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -226,3 +227,22 @@ def test_a_child_that_outlives_the_daemon_does_not_keep_another_from_starting(tm
         os.waitpid(child, 0)
         os.close(reader)
         os.close(writer)
+
+
+def test_what_disappeared_is_known_until_a_pass_has_completed(daemon):
+    """The pass that failed may not have recorded it."""
+    daemon._job = replace(daemon._job, gone=(7,))
+    daemon._remember(JobResult(made_pass=True, failed={WHOLE_PASS: 0}))
+    assert daemon._job.gone == (7,)
+    daemon._remember(JobResult(made_pass=True, completed_pass=True))
+    assert daemon._job.gone == ()
+
+
+def test_a_pass_that_failed_does_not_end_the_wait_for_an_address(daemon):
+    """Its result is no answer, and neither is that of a job without a pass."""
+    result = JobResult(made_pass=True, completed_pass=True, waits_for_address=True)
+    for last in (result, JobResult(made_pass=True, failed={WHOLE_PASS: 0}), JobResult()):
+        daemon._remember(last)
+        assert daemon._waits_for_address
+    daemon._remember(result._replace(waits_for_address=False))
+    assert not daemon._waits_for_address
