@@ -186,11 +186,9 @@ class Daemon:
         self._restore_directories()
         self._remember(result)
         self._discard_events(result.new_links)
-        self._plan_poll(result)
-        self._plan_retry(result)
-        if WHOLE_PASS in result.failed and not result.made_pass:
-            # A job that asks the sources may end so again.
-            self._plans.poll = self._backoff.due() or self._plans.poll
+        if worker.config is self.config:  # else a pass and a poll are planned for the new one
+            self._plan_poll(result)
+            self._plan_retry(result)
         self._say_ready(result.text)
         if result.text:
             systemd.notify(f"STATUS={result.text}")
@@ -253,6 +251,9 @@ class Daemon:
             return
         self._backoff.update(result.failed, result.left_out, now, interval)
         self._plans.retry = self._backoff.due()
+        if WHOLE_PASS in result.failed and not result.made_pass:
+            # A job that asks the sources may end so again.
+            self._plans.poll = self._backoff.due() or self._plans.poll
         if self._plans.retry is None and result.waits_for_address:
             self._plans.retry = now + interval
 

@@ -109,6 +109,7 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
+        self.config = job.config
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
         self._received = b""

@@ -246,3 +246,18 @@ def test_a_pass_that_failed_does_not_end_the_wait_for_an_address(daemon):
         assert daemon._waits_for_address
     daemon._remember(result._replace(waits_for_address=False))
     assert not daemon._waits_for_address
+
+
+@pytest.mark.parametrize("result", [JobResult(made_pass=True, failed={"a": 7}), None])
+def test_what_failed_before_the_configuration_was_reloaded_is_tried_with_the_new_one(
+    daemon, monkeypatch, result
+):
+    """A reload may come while a pass runs, which has the earlier configuration."""
+    daemon.path.write_text("")
+    daemon._begin(Job(daemon.config))
+    monkeypatch.setattr(daemon._worker, "result", lambda: result)
+    daemon._reload_configuration()
+    plans = replace(daemon._plans)
+    daemon._end()
+    assert daemon._backoff.left_out(time.monotonic()) == {}
+    assert (daemon._plans.poll, daemon._plans.events) == (plans.poll, plans.events)
