@@ -98,9 +98,9 @@ class Daemon:
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
-        # The wake-up descriptor tells which signal it was.
-        before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
+        # The wake-up descriptor tells which signal it was; before it is set, one would be lost.
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+        before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
         try:
             self._watch_descriptor(receive.fileno(), lambda: self._handle_signals(receive))
             self._watch_descriptor(self._links.fileno(), self._link_events)
@@ -112,10 +112,12 @@ class Daemon:
             while not self._is_stopping:
                 self._turn()
         finally:
+            self._close()  # first: another signal must not end the wait for a pass
             signal.set_wakeup_fd(wakeup)
             for number, handler in before:
                 signal.signal(number, handler)
-            self._close(receive, send)
+            receive.close()
+            send.close()
 
     def _turn(self) -> None:
         """Wait for the next descriptor or deadline, and do what is due."""
@@ -389,12 +391,10 @@ class Daemon:
             systemd.notify("WATCHDOG=1")
             self._plans.watchdog = now + self._watchdog_interval / 2
 
-    def _close(self, *ends: socket.socket) -> None:
+    def _close(self) -> None:
         """Let a pass finish, for at most `worker.PASS_GRACE_SECONDS`, and close everything."""
         if self._worker and self._worker.wait():
             self._end()
         self._end_child()
         self._links.close()
-        for end in ends:
-            end.close()
         self._selector.close()

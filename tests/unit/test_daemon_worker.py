@@ -261,3 +261,42 @@ def test_what_failed_before_the_configuration_was_reloaded_is_tried_with_the_new
     daemon._end()
     assert daemon._backoff.left_out(time.monotonic()) == {}
     assert (daemon._plans.poll, daemon._plans.events) == (plans.poll, plans.events)
+
+
+def test_a_signal_that_arrives_while_the_handlers_are_installed_ends_the_daemon(
+    daemon, monkeypatch
+):
+    install, turn, turns = signal.signal, daemon._turn, []
+
+    def install_and_signal(number, handler):
+        before = install(number, handler)
+        if number == signal.SIGTERM:
+            monkeypatch.setattr(signal, "signal", install)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return before
+
+    def counted_turn():
+        turns.append(turn())
+        assert len(turns) < 3
+
+    monkeypatch.setattr(daemon, "_begin", lambda _: None)
+    monkeypatch.setattr(daemon, "_turn", counted_turn)
+    monkeypatch.setattr(signal, "signal", install_and_signal)
+    daemon.run()
+    assert len(turns) == 1
+
+
+def test_a_second_signal_does_not_end_the_wait_for_a_pass(daemon, monkeypatch):
+    def begin(_):
+        daemon._is_stopping, daemon._worker = True, worker
+
+    worker = SimpleNamespace(
+        fileno=lambda: 0, end=lambda: None, wait=lambda: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append(1))
+    monkeypatch.setattr(daemon, "_begin", begin)
+    monkeypatch.setattr(daemon._selector, "unregister", lambda _: None)
+    daemon.run()
+    signal.signal(signal.SIGTERM, before)
+    assert received == []
