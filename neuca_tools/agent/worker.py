@@ -190,14 +190,14 @@ def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResu
 
     Raises NeucaError.
     """
-    trial = trial_file.stored_trial(job.config)
-    lock_seconds = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
+    lock_seconds = trial_file.lock_seconds(job.config)
     try:
         return _do_locked_job(job, begin_pass, lock_seconds)
     except LockedError:
-        if not trial_file.is_running(trial_file.stored_trial(job.config)):
+        # Without patience, the lock may be held by what followed a trial that has just ended.
+        if lock_seconds and trial_file.lock_seconds(job.config):
             raise
-    text = f"waiting: {trial_file.trial_note(job.config)}"
+    text = f"waiting: {trial_file.trial_note(job.config) or 'another pass'}"
     return JobResult(sha256=job.sha256, session=job.session, text=text, waits_for_trial=True)
 
 

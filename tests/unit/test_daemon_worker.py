@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -30,8 +32,12 @@ from neuca_tools.agent.worker import (
     Worker,
     do_job,
 )
+from neuca_tools.backends.processes import process_note
 from neuca_tools.commands.neucad import _single_instance
 from neuca_tools.config import Config
+from neuca_tools.files import locked
+from neuca_tools.state import records
+from neuca_tools.state.active_document import Intake
 
 
 @pytest.fixture
@@ -300,3 +306,42 @@ def test_a_second_signal_does_not_end_the_wait_for_a_pass(daemon, monkeypatch):
     daemon.run()
     signal.signal(signal.SIGTERM, before)
     assert received == []
+
+
+def test_a_job_that_began_during_a_trial_is_done_later_if_a_pass_follows_the_trial(
+    daemon, monkeypatch
+):
+    """It waits for no lock, which is held for a moment only by then."""
+    config = daemon.config
+    trial = subprocess.Popen(["sleep", "600"])
+    note = process_note(trial.pid).decode()
+    records.save_trial(config.state, records.Trial(pid=trial.pid, process=note))
+
+    def end_trial(*_):
+        trial.kill()
+        trial.wait()
+        (config.state_directory / records.TRIAL).unlink(missing_ok=True)
+        return Intake()
+
+    monkeypatch.setattr("neuca_tools.agent.worker.last_confirmed", end_trial)
+    with other_process_with_lock(config.pass_lock):
+        assert do_job(Job(config)).waits_for_trial
+
+
+@contextmanager
+def other_process_with_lock(path):
+    """Another process that holds the lock."""
+    receive, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with locked(path, 1.0):
+            os.write(send, b"held")
+            signal.pause()
+    try:
+        assert os.read(receive, 4) == b"held"
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(receive)
+        os.close(send)
