@@ -252,12 +252,12 @@ class Daemon:
         if not result.made_pass and not result.failed:
             return
         self._backoff.update(result.failed, result.left_out, now, interval)
-        self._plans.retry = self._backoff.due()
+        due = self._backoff.due()
         if WHOLE_PASS in result.failed and not result.made_pass:
-            # A job that asks the sources may end so again.
-            self._plans.poll = self._backoff.due() or self._plans.poll
-        if self._plans.retry is None and result.waits_for_address:
-            self._plans.retry = now + interval
+            self._plans.poll = due or self._plans.poll  # one that asks the sources may end so again
+        if due is None and result.waits_for_address:
+            due = now + interval
+        self._plans.retry = min(filter(None, (due, result.deadline)), default=None)
 
     def _plan_poll(self, result: JobResult) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""

@@ -235,6 +235,15 @@ def test_a_child_that_outlives_the_daemon_does_not_keep_another_from_starting(tm
         os.close(writer)
 
 
+def test_a_retry_that_is_far_away_does_not_delay_the_end_of_a_wait(daemon):
+    now = time.monotonic()
+    failed = JobResult(made_pass=True, completed_pass=True, failed={"a": 7}, deadline=now + 1.0)
+    daemon._plan_retry(failed)
+    assert daemon._plans.retry == now + 1.0
+    daemon._plan_retry(failed._replace(deadline=now + 9999.0))
+    assert daemon._plans.retry == daemon._backoff.due()
+
+
 def test_what_disappeared_is_known_until_a_pass_has_completed(daemon):
     """The pass that failed may not have recorded it."""
     daemon._job = replace(daemon._job, gone=(7,))
