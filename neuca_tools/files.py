@@ -27,6 +27,7 @@ MAX_BYTES = 64 * 1024 * 1024
 NEW = ".neuca-new"
 # setitimer(2) takes 0 for "never".
 MIN_WAIT_SECONDS = 0.001
+SECONDS_BETWEEN_ALARMS = 0.05
 # struct flock of fcntl(2): type, whence, start, length, process ID.
 FLOCK = "hhqqi"
 # What open(2) and read(2) say if the host is short of a resource: nothing about the file.
@@ -305,11 +306,15 @@ def _await_lock(descriptor: int, path: Path, patience: float, kind: int) -> None
         return
 
     def give_up(*_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)
     try:
-        signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
+        # A signal that comes just before fcntl(2) does not end its wait; the next one does.
+        signal.setitimer(
+            signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS), SECONDS_BETWEEN_ALARMS
+        )
         fcntl.lockf(descriptor, kind)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeoutError:

@@ -1,13 +1,14 @@
 """Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`.
 
-With `dry_run`, a change is only planned: its operations count as done.
+With `dry_run`, a change is only planned: its operations count as done. The document is read with
+the lock held: a pass may have changed it while the lock was waited for.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +43,7 @@ from neuca_tools.plan.link_operations import CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
-from neuca_tools.state.active_document import Intake
+from neuca_tools.state.active_document import Intake, last_good, stored_document
 from neuca_tools.state.store import demand_room, save_unsaved_files
 from neuca_tools.tuning.choice import Choice
 
@@ -146,13 +147,13 @@ def _without_renames(decision: Decision) -> Difference:
     return replace(decision.difference, desired=decision.desired._replace(links=links))
 
 
-def release_nic(config: Config, intake: Intake, mac: str, *, dry_run: bool) -> Result:
+def release_nic(config: Config, mac: str, *, dry_run: bool) -> Result:
     """Remove what is ours on one NIC, its VLANs and what is made of it, then its rule and marks.
 
     The plan is that of a complete document without the NIC, which is ignored from then on. Other
     members of a bond that is removed get their own settings again. Raises NeucaError.
     """
-    with _locked(config, dry_run), open_host(config, intake) as host:
+    with _locked(config, dry_run), open_host(config, last_good(config.state)) as host:
         without, purpose, decision = _plan_release(host, mac)
         if dry_run:
             operations = purpose.operations(decision)
@@ -238,12 +239,12 @@ def _record_without_release(config: Config, mac: str) -> Record:
     return record._replace(nics={known: nic for known, nic in record.nics.items() if known != mac})
 
 
-def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:
+def revert_settings(config: Config, *, dry_run: bool) -> Result:
     """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
 
     The next pass at start sets them again. Raises NeucaError.
     """
-    with _locked(config, dry_run), open_host(config, intake) as host:
+    with _locked(config, dry_run), open_host(config, last_good(config.state)) as host:
         return _run_or_plan(host, Restore(config.sysctl_directory / SYSCTL_FILE), dry_run)
 
 
@@ -289,29 +290,38 @@ def _original_link(link: Link, original: OriginalValues) -> Link:
 
 
 def apply_tuning(
-    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey]
+    config: Config,
+    intake: Intake,
+    read: Callable[[], Intake],
+    choice: Optional[Choice],
+    link: Optional[LinkKey],
 ) -> Result:
     """Apply the settings that documents request and profiles want, and nothing else.
 
-    A choice of profiles holds until the next boot. It is saved before anything is set, so that
-    every later pass agrees with it. Raises NeucaError.
+    `read` reads the document again if it is not the active one. A choice of profiles holds until
+    the next boot. It is saved before anything is set, so that every later pass agrees with it.
+    Raises NeucaError.
     """
     with locked(config.pass_lock, config.command_timeout):
+        if intake.stored != stored_document(config.state):
+            intake = read()
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with open_host(config, intake) as host:
             return _run_or_plan(host, Tuning(link), dry_run=False)
 
 
-def drop_tuning(config: Config, intake: Intake, *, dry_run: bool) -> Result:
+def drop_tuning(config: Config, *, dry_run: bool) -> tuple[Result, Intake]:
     """Drop the choice of profiles, and set what is requested without it. Raises NeucaError.
 
-    What a pass would change with the choice as well, such as manual changes, is left alone.
+    What a pass would change with the choice as well, such as manual changes, is left alone. Returns
+    the document, too.
     """
     with nullcontext() if dry_run else locked(config.pass_lock, config.command_timeout):
+        intake = last_good(config.state)
         with open_host(config, intake) as host:
             others = Tuning().operations(host.survey())
         if not dry_run:
             records.save_choice(config.run_directory, None)
         with open_host(config, intake, config.choice) as host:
-            return _run_or_plan(host, Tuning(others=others), dry_run)
+            return _run_or_plan(host, Tuning(others=others), dry_run), intake

@@ -98,9 +98,9 @@ class Daemon:
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
-        # The wake-up descriptor tells which signal it was.
-        before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
+        # The wake-up descriptor tells which signal it was; before it is set, one would be lost.
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+        before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
         try:
             self._watch_descriptor(receive.fileno(), lambda: self._handle_signals(receive))
             self._watch_descriptor(self._links.fileno(), self._link_events)
@@ -112,10 +112,12 @@ class Daemon:
             while not self._is_stopping:
                 self._turn()
         finally:
+            self._close()  # first: another signal must not end the wait for a pass
             signal.set_wakeup_fd(wakeup)
             for number, handler in before:
                 signal.signal(number, handler)
-            self._close(receive, send)
+            receive.close()
+            send.close()
 
     def _turn(self) -> None:
         """Wait for the next descriptor or deadline, and do what is due."""
@@ -186,11 +188,9 @@ class Daemon:
         self._restore_directories()
         self._remember(result)
         self._discard_events(result.new_links)
-        self._plan_poll(result)
-        self._plan_retry(result)
-        if WHOLE_PASS in result.failed and not result.made_pass:
-            # A job that asks the sources may end so again.
-            self._plans.poll = self._backoff.due() or self._plans.poll
+        if worker.config is self.config:  # else a pass and a poll are planned for the new one
+            self._plan_poll(result)
+            self._plan_retry(result)
         self._say_ready(result.text)
         if result.text:
             systemd.notify(f"STATUS={result.text}")
@@ -214,14 +214,10 @@ class Daemon:
     def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""
         sha256 = result.sha256 or self._job.sha256
-        gone = () if result.made_pass else self._job.gone
+        gone = () if result.completed_pass else self._job.gone
         self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
         self._waits_for_document = not sha256
-        if result.failed:
-            # Discard the events of what the pass did and rolled back: the retry is planned anyway.
-            self._links.drain()
-        else:
-            self._link_events()
+        self._link_events()  # also after a failure: a pass for them leaves out what failed
         self._watch_links(result)
         if result.completed_pass:
             self._is_starting = False
@@ -229,16 +225,19 @@ class Daemon:
     def _watch_links(self, result: JobResult) -> None:
         """Watch what the pass says, also for what has changed since it observed the host."""
         links, reported_routing = self._links, self._links.reports_routing
-        waited, waits = self._waits_for_address, result.waits_for_address
+        is_repeated = WHOLE_PASS in result.failed  # by each event, which it may cause itself
+        waited = self._waits_for_address
         if result.made_pass:
-            self._waits_for_address = waits
-            links.reports_all_changes = result.watches_all_links and not result.failed
+            links.reports_all_changes = result.watches_all_links and not is_repeated
         if result.completed_pass:
+            self._waits_for_address = result.waits_for_address
             links.reports_routing = result.has_routing_to_keep
-        is_new = (links.reports_routing and not reported_routing) or (waits and not waited)
+        is_new = (links.reports_routing and not reported_routing) or (
+            self._waits_for_address and not waited
+        )
         is_news = is_new and links.has_seen_routing_change
         is_news = is_news or (links.reports_all_changes and links.has_seen_change)
-        if is_news and not result.failed:
+        if is_news and not is_repeated:
             self._plan_event_pass(EVENT_GAP_SECONDS, {0})
         links.end_job()
 
@@ -253,9 +252,12 @@ class Daemon:
         if not result.made_pass and not result.failed:
             return
         self._backoff.update(result.failed, result.left_out, now, interval)
-        self._plans.retry = self._backoff.due()
-        if self._plans.retry is None and result.waits_for_address:
-            self._plans.retry = now + interval
+        due = self._backoff.due()
+        if WHOLE_PASS in result.failed and not result.made_pass:
+            self._plans.poll = due or self._plans.poll  # one that asks the sources may end so again
+        if due is None and result.waits_for_address:
+            due = now + interval
+        self._plans.retry = min(filter(None, (due, result.deadline)), default=None)
 
     def _plan_poll(self, result: JobResult) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
@@ -389,12 +391,10 @@ class Daemon:
             systemd.notify("WATCHDOG=1")
             self._plans.watchdog = now + self._watchdog_interval / 2
 
-    def _close(self, *ends: socket.socket) -> None:
+    def _close(self) -> None:
         """Let a pass finish, for at most `worker.PASS_GRACE_SECONDS`, and close everything."""
         if self._worker and self._worker.wait():
             self._end()
         self._end_child()
         self._links.close()
-        for end in ends:
-            end.close()
         self._selector.close()

@@ -103,6 +103,11 @@ def is_running(trial: Optional[Trial]) -> bool:
     return trial is not None and bool(processes.running_pid(trial.process))
 
 
+def lock_seconds(config: Config) -> float:
+    """How long to wait for the lock of passes: not at all for a trial, which holds it for long."""
+    return 0.0 if is_running(stored_trial(config)) else config.command_timeout
+
+
 def trial_note(config: Config) -> Optional[str]:
     """A line for status while a trial runs, or after its process was killed; else None."""
     present = stored_trial(config)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 from neuca_tools.agent import drives, trial_file
 from neuca_tools.agent.backoff import WHOLE_PASS
 from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.backends import processes, udev
+from neuca_tools.backends import hostid, processes, udev
 from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
@@ -84,7 +84,8 @@ class JobResult(NamedTuple):
     change of a link, an address or a rule may affect. `new_links`: the indexes of the links that
     the pass created and udev has processed, whose events are no news. `unanswered`: whether no
     source responded; None if none was asked. `text`: a line for systemctl status.
-    `waits_for_trial`: a trial holds the lock, so the job has to be done later.
+    `waits_for_trial`: a trial holds the lock, so the job has to be done later. `deadline`: when a
+    decision may change with the age of the host, on the monotonic clock; None if none will.
     """
 
     made_pass: bool = False
@@ -100,6 +101,7 @@ class JobResult(NamedTuple):
     new_links: Sequence[int] = ()
     unanswered: Optional[bool] = None
     waits_for_trial: bool = False
+    deadline: Optional[float] = None
 
 
 class Worker:
@@ -109,6 +111,7 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
+        self.config = job.config
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
         self._received = b""
@@ -189,14 +192,14 @@ def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResu
 
     Raises NeucaError.
     """
-    trial = trial_file.stored_trial(job.config)
-    lock_seconds = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
+    lock_seconds = trial_file.lock_seconds(job.config)
     try:
         return _do_locked_job(job, begin_pass, lock_seconds)
     except LockedError:
-        if not trial_file.is_running(trial_file.stored_trial(job.config)):
+        # Without patience, the lock may be held by what followed a trial that has just ended.
+        if lock_seconds and trial_file.lock_seconds(job.config):
             raise
-    text = f"waiting: {trial_file.trial_note(job.config)}"
+    text = f"waiting: {trial_file.trial_note(job.config) or 'another pass'}"
     return JobResult(sha256=job.sha256, session=job.session, text=text, waits_for_trial=True)
 
 
@@ -258,6 +261,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
         left_out=tuple(job.left_out),
         unanswered=_is_unanswered(job, intake),
     )
+    age = hostid.boot_age()  # at most that which the pass observes
     try:
         _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass
@@ -268,7 +272,16 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     result = _with_report(result, report, status)
     if job.start or report.changed or result.failed:
         _log_end(report, status, source_seconds)
-    return result._replace(text=_status_line(status), completed_pass=True)
+    text, deadline = _status_line(status), _next_deadline(age)
+    return result._replace(text=text, deadline=deadline, completed_pass=True)
+
+
+def _next_deadline(age: float) -> Optional[float]:
+    """When the host has the next age at which a decision may change, on the monotonic clock."""
+    from neuca_tools.apply.decide import DECISIVE_AGES
+
+    zero = time.monotonic() - hostid.boot_age()
+    return min((zero + decisive for decisive in DECISIVE_AGES if decisive > age), default=None)
 
 
 def _with_report(result: JobResult, report: Report, status: Status) -> JobResult:

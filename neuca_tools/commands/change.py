@@ -45,15 +45,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
-    intake = last_good(config.state)
-    with open_host(config, intake) as host:
+    with open_host(config, last_good(config.state)) as host:
         survey = host.survey()
     released = [mac for mac, nic in survey.record.nics.items() if nic.released]
     mac = find_nic("release", arguments.link, survey, absent=released if arguments.undo else ())
     name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
         return _undo_release(arguments, config, mac, name)
-    result = release_nic(config, intake, mac, dry_run=arguments.dry_run)
+    result = release_nic(config, mac, dry_run=arguments.dry_run)
     lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
     if not all(isinstance(failure.operation, WriteFile) for failure in result.failures):
         lines = [f"{name} is not released, because an operation failed"]
@@ -83,7 +82,7 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
 
 
 def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
-    result = revert_settings(config, last_good(config.state), dry_run=arguments.dry_run)
+    result = revert_settings(config, dry_run=arguments.dry_run)
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     text = f"{counted(count, 'setting')} restored"
     if not result.done:

@@ -161,7 +161,8 @@ def _run_daemon(config: Config, path: Path) -> int:
     set_aside_foreign_state(config)
     with _single_instance(config), _pid_file(config):
         # Not during a trial, nor if the run directory is full: then the sources have to change.
-        with suppress(ApplyError), locked(config.pass_lock, 0.0):
+        seconds = trial_file.lock_seconds(config)
+        with suppress(ApplyError), locked(config.pass_lock, seconds):
             note_seen(config, "")
         Daemon(config, path, _configure_log).run()
     return EXIT_OK

@@ -31,7 +31,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, ConfigError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.model.printable import counted
-from neuca_tools.state.active_document import Intake, last_good
+from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
 from neuca_tools.status.judge import problem_json
@@ -136,7 +136,8 @@ def _apply_tuning(
     choice: Optional[Choice],
     link: Optional[LinkKey],
 ) -> int:
-    result = apply_tuning(config, intake, choice, link)
+    read = partial(read_document, config, arguments.source)
+    result = apply_tuning(config, intake, read, choice, link)
     text = "everything is as requested"
     if result.done:
         text = f"{counted(len(result.done), 'setting')} changed"
@@ -158,7 +159,6 @@ def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
         return show_changed(arguments, config, Result(), text)
     text = "the settings are those that the configuration and the document request"
-    intake = last_good(config.state)
-    result = drop_tuning(config, intake, dry_run=arguments.dry_run)
+    result, intake = drop_tuning(config, dry_run=arguments.dry_run)
     code = show_changed(arguments, config, result, failures_text(result) or text)
     return report_faults(intake, config) or code

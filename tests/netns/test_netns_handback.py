@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from lab import mac
+from lab import PATIENCE, mac
 
 DOCUMENT = f"""[interface {mac(1)}]
 addresses = 172.16.1.1/24, fd00:16::1/64
@@ -19,6 +23,22 @@ addresses = 172.16.2.1/24
 10.20.0.0/16 = 172.16.1.254
 """
 RULES = {number: f"10-neuca-persistent-{mac(number).replace(':', '')}.rules" for number in (1, 2)}
+
+
+# Makes a pass for another document, as the daemon does, once it reads a line; it holds the lock.
+PASS = """import pathlib, sys
+from neuca_tools.agent.reconcile import run_pass
+from neuca_tools.commands.context import read_document
+from neuca_tools.config import load_config
+from neuca_tools.files import locked
+config = load_config(pathlib.Path(sys.argv[1]))
+with locked(config.pass_lock, 1.0):
+    print("locked", flush=True)
+    sys.stdin.readline()
+    run_pass(config, read_document(config, None), whole=True)
+"""
+SOMAXCONN = "sysctl.net.core.somaxconn = 4096"
+NEUCA = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -196,3 +216,25 @@ def test_revert_keeps_the_original_values_of_a_nic_that_it_must_not_change(lab):
     assert lab.neuca("revert").code == 0
     assert lab.link("dp1")["mtu"] == 1500
     assert lab.once(asked).code == 0
+
+
+@pytest.mark.parametrize("words", [["release", "dp1"], ["tune", "apply"]], ids=" ".join)
+def test_a_command_that_has_waited_for_a_pass_is_about_the_document_of_that_pass(running, words):
+    def start(code, *arguments):
+        command = [*running.guest.enter, sys.executable, "-c", code, *map(str, arguments)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                env=running.environment)  # fmt: skip
+
+    running.applied = True
+    with start(PASS, running.config_file) as other:
+        assert other.stdout.readline() == "locked\n"
+        with start(NEUCA, *words, "--config", running.config_file) as late:
+            place = Path(f"/proc/{late.pid}/wchan")
+            running.wait("it waits", lambda: "setlk" in place.read_text())
+            running.document(f"[interface {mac(2)}]\nmtu = 1300\n{SOMAXCONN}\n")
+            other.communicate("\n", PATIENCE)
+            late.communicate(timeout=PATIENCE)
+            assert (other.returncode, late.returncode) == (0, 0)
+    assert running.link("dp2")["mtu"] == 1300
+    assert running.sysctl("net/core/somaxconn") == "4096"
+    assert running.once().code == 0

@@ -522,6 +522,11 @@ print(json.dumps([
     is_planned_after("link set dp1 mtu 1400", watches_all_links=True),
     is_planned_after("address add 192.0.2.1/24 dev dp1"),
     is_planned_after("route add 203.0.113.0/24 dev dp1 proto static", **keeps),
+    is_planned_after("link add other type bridge", failed={"a": 7}),
+    is_planned_after("address add 192.0.2.1/24 dev dp1", failed={"a": 7}, **keeps),
+    is_planned_after("link set dp1 mtu 1300", failed={"a": 7}, watches_all_links=True),
+    is_planned_after("link del other", failed={"*": 0}),
+    is_planned_after("link set dp1 mtu 1400", failed={"*": 0}, watches_all_links=True),
 ]))
 """
 
@@ -532,4 +537,4 @@ def test_what_changes_after_a_pass_has_observed_the_host_is_a_reason_for_another
     """A pass tells at its end only what it watches: a lease may come meanwhile."""
     with guest.foreign.changing():
         out = guest.run(sys.executable, "-B", "-c", EVENTS_DURING_A_PASS, tmp_path).out
-    assert json.loads(out) == [True] * 5 + [False] * 2
+    assert json.loads(out) == [True] * 5 + [False] * 2 + [True] * 4 + [False]

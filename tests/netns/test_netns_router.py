@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 from lab import mac
@@ -75,6 +76,17 @@ def test_a_faulty_document_puts_nothing_back(host):
     host.once(asks("true"))
     assert host.once(asks("perhaps")).code == 78
     assert forwarding(host) == ("1", "1")
+
+
+def test_forwarding_of_ipv6_begins_once_no_first_advertisement_is_expected_any_more(host, daemons):
+    """Nothing happens at that age of the host that would cause a pass."""
+    host.management()
+    host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 1)
+    host.document(asks("true"))
+    offset = 40 - int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    daemons.append(host.start("unshare", "--time", "--boottime", str(offset)))
+    host.wait("IPv4 is forwarded", lambda: host.sysctl(IPV4) == "1")
+    host.wait("IPv6 is forwarded", lambda: host.sysctl(IPV6) == "1")
 
 
 # RFC 4861, 4.2: a router for 1800 s. Hop limit and outgoing interface are those that a receiver wants to see.

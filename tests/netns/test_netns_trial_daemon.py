@@ -125,6 +125,35 @@ def test_a_start_of_the_daemon_applies_what_a_trial_took_back(filed):
     filed.wait("B is applied", has(filed, "10.9.0.1/24"))
 
 
+# Holds the lock of passes until it reads a line.
+LOCK = """import pathlib, sys
+from neuca_tools.files import locked
+with locked(pathlib.Path(sys.argv[1]), 60.0):
+    print("locked", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_start_of_the_daemon_during_a_pass_applies_the_own_document(filed):
+    assert filed.daemon.stop() == 0
+    (filed.folder / "later").write_text(B)
+    assert filed.neuca("apply", "--source", f"file:{filed.folder}/later").code == 0
+    command = [sys.executable, "-c", LOCK, str(filed.folder / "run/lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=filed.environment) as other:  # fmt: skip
+        assert other.stdout.readline() == "locked\n"
+        daemon = filed.start()
+        filed.wait("it waits", lambda: is_waiting(daemon.pid))
+        other.communicate("\n", PATIENCE)
+    filed.wait("A is applied again", has(filed, "10.1.0.1/24"))
+
+
+def is_waiting(process):
+    """Whether the process or a child of it waits for a lock."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return any("setlk" in Path(f"/proc/{pid}/wchan").read_text() for pid in (process, *children))
+
+
 def test_apply_puts_in_force_what_a_trial_took_back(filed):
     assert own_trial(filed, 1).end()[0] == 1
     assert filed.neuca("apply").code == 0
@@ -176,7 +205,7 @@ def is_back(lab):
 
 def test_a_trial_that_was_killed_is_rolled_back_by_the_daemon(killed):
     lab, rules = killed
-    lab.wait("it is rolled back", lambda: is_back(lab), 20)
+    lab.wait("it is rolled back", lambda: is_back(lab))
     assert lab.link("eth1")["mtu"] == 1500
     assert lab.status("--wait")[0] == 0
     record = json.loads((lab.folder / "state/record.json").read_text())

@@ -7,7 +7,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import time
+from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -29,8 +32,12 @@ from neuca_tools.agent.worker import (
     Worker,
     do_job,
 )
+from neuca_tools.backends.processes import process_note
 from neuca_tools.commands.neucad import _single_instance
 from neuca_tools.config import Config
+from neuca_tools.files import locked
+from neuca_tools.state import records
+from neuca_tools.state.active_document import Intake
 
 
 @pytest.fixture
@@ -226,3 +233,124 @@ def test_a_child_that_outlives_the_daemon_does_not_keep_another_from_starting(tm
         os.waitpid(child, 0)
         os.close(reader)
         os.close(writer)
+
+
+def test_a_retry_that_is_far_away_does_not_delay_the_end_of_a_wait(daemon):
+    now = time.monotonic()
+    failed = JobResult(made_pass=True, completed_pass=True, failed={"a": 7}, deadline=now + 1.0)
+    daemon._plan_retry(failed)
+    assert daemon._plans.retry == now + 1.0
+    daemon._plan_retry(failed._replace(deadline=now + 9999.0))
+    assert daemon._plans.retry == daemon._backoff.due()
+
+
+def test_what_disappeared_is_known_until_a_pass_has_completed(daemon):
+    """The pass that failed may not have recorded it."""
+    daemon._job = replace(daemon._job, gone=(7,))
+    daemon._remember(JobResult(made_pass=True, failed={WHOLE_PASS: 0}))
+    assert daemon._job.gone == (7,)
+    daemon._remember(JobResult(made_pass=True, completed_pass=True))
+    assert daemon._job.gone == ()
+
+
+def test_a_pass_that_failed_does_not_end_the_wait_for_an_address(daemon):
+    """Its result is no answer, and neither is that of a job without a pass."""
+    result = JobResult(made_pass=True, completed_pass=True, waits_for_address=True)
+    for last in (result, JobResult(made_pass=True, failed={WHOLE_PASS: 0}), JobResult()):
+        daemon._remember(last)
+        assert daemon._waits_for_address
+    daemon._remember(result._replace(waits_for_address=False))
+    assert not daemon._waits_for_address
+
+
+@pytest.mark.parametrize("result", [JobResult(made_pass=True, failed={"a": 7}), None])
+def test_what_failed_before_the_configuration_was_reloaded_is_tried_with_the_new_one(
+    daemon, monkeypatch, result
+):
+    """A reload may come while a pass runs, which has the earlier configuration."""
+    daemon.path.write_text("")
+    daemon._begin(Job(daemon.config))
+    monkeypatch.setattr(daemon._worker, "result", lambda: result)
+    daemon._reload_configuration()
+    plans = replace(daemon._plans)
+    daemon._end()
+    assert daemon._backoff.left_out(time.monotonic()) == {}
+    assert (daemon._plans.poll, daemon._plans.events) == (plans.poll, plans.events)
+
+
+def test_a_signal_that_arrives_while_the_handlers_are_installed_ends_the_daemon(
+    daemon, monkeypatch
+):
+    install, turn, turns = signal.signal, daemon._turn, []
+
+    def install_and_signal(number, handler):
+        before = install(number, handler)
+        if number == signal.SIGTERM:
+            monkeypatch.setattr(signal, "signal", install)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return before
+
+    def counted_turn():
+        turns.append(turn())
+        assert len(turns) < 3
+
+    monkeypatch.setattr(daemon, "_begin", lambda _: None)
+    monkeypatch.setattr(daemon, "_turn", counted_turn)
+    monkeypatch.setattr(signal, "signal", install_and_signal)
+    daemon.run()
+    assert len(turns) == 1
+
+
+def test_a_second_signal_does_not_end_the_wait_for_a_pass(daemon, monkeypatch):
+    def begin(_):
+        daemon._is_stopping, daemon._worker = True, worker
+
+    worker = SimpleNamespace(
+        fileno=lambda: 0, end=lambda: None, wait=lambda: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append(1))
+    monkeypatch.setattr(daemon, "_begin", begin)
+    monkeypatch.setattr(daemon._selector, "unregister", lambda _: None)
+    daemon.run()
+    signal.signal(signal.SIGTERM, before)
+    assert received == []
+
+
+def test_a_job_that_began_during_a_trial_is_done_later_if_a_pass_follows_the_trial(
+    daemon, monkeypatch
+):
+    """It waits for no lock, which is held for a moment only by then."""
+    config = daemon.config
+    trial = subprocess.Popen(["sleep", "600"])
+    note = process_note(trial.pid).decode()
+    records.save_trial(config.state, records.Trial(pid=trial.pid, process=note))
+
+    def end_trial(*_):
+        trial.kill()
+        trial.wait()
+        (config.state_directory / records.TRIAL).unlink(missing_ok=True)
+        return Intake()
+
+    monkeypatch.setattr("neuca_tools.agent.worker.last_confirmed", end_trial)
+    with other_process_with_lock(config.pass_lock):
+        assert do_job(Job(config)).waits_for_trial
+
+
+@contextmanager
+def other_process_with_lock(path):
+    """Another process that holds the lock."""
+    receive, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with locked(path, 1.0):
+            os.write(send, b"held")
+            signal.pause()
+    try:
+        assert os.read(receive, 4) == b"held"
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(receive)
+        os.close(send)

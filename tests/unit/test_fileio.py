@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -283,8 +284,8 @@ def test_a_wait_that_is_over_before_it_begins_ends_as_any_other(tmp_path, monkey
     """On a busy host, the process may not run for longer than the wait."""
     set_timer, handler = signal.setitimer, signal.getsignal(signal.SIGALRM)
 
-    def set_and_stall(which, seconds):
-        set_timer(which, seconds)
+    def set_and_stall(which, seconds, interval=0.0):
+        set_timer(which, seconds, interval)
         if seconds:
             signal.pause()
 
@@ -292,6 +293,28 @@ def test_a_wait_that_is_over_before_it_begins_ends_as_any_other(tmp_path, monkey
     with pytest.raises(LockedError), locked(tmp_path / "run" / "lock", 0.0):
         pytest.fail("both hold it")
     assert signal.getsignal(signal.SIGALRM) == handler
+
+
+def test_a_signal_that_comes_just_before_the_wait_does_not_make_it_endless(
+    tmp_path, holder, monkeypatch
+):
+    """Python runs the handler of such a signal only when fcntl(2) returns."""
+    install, alarms = signal.signal, []
+
+    def install_without_first(number, handler):
+        def handle(*arguments):
+            alarms.append(number)
+            if len(alarms) > 1:
+                handler(*arguments)
+
+        return install(number, handle if callable(handler) else handler)
+
+    monkeypatch.setattr(signal, "signal", install_without_first)
+    end = threading.Timer(10.0, holder.kill)  # otherwise, the test would hang
+    end.start()
+    with pytest.raises(LockedError), locked(tmp_path / "run" / "lock", 0.0):
+        pytest.fail("both hold it")
+    end.cancel()
 
 
 def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path, holder):
