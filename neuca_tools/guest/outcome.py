@@ -186,41 +186,28 @@ def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
     loaded = (load_outcome(directory, name) for name in FEATURES)
     outcomes = [outcome for outcome in loaded if outcome]
-    problems = [*status.data["problems"]]
-    for outcome in outcomes:
-        problems += _problems_of(outcome)
-    states = {status.data["state"], *_feature_states(outcomes, directory)}
-    state = next(word for word in _RANK if word in states)
+    states = {"degraded" if outcome.state == "refused" else outcome.state for outcome in outcomes}
+    notes = [*status.data["notes"]]
+    if is_due(directory) or file_exists(directory / BEGUN):
+        states.add("pending")
+        notes.append(NOT_RUN)
+    state = next(word for word in _RANK if word in states | {status.data["state"]})
     data = {
         **status.data,
         "state": state,
-        "problems": problems,
+        "problems": [*status.data["problems"], *_problems_of(outcomes)],
+        "notes": notes,
         "guest": [outcome.to_json() for outcome in outcomes],
     }
-    if _is_run_awaited(directory):
-        data["notes"] = [*data["notes"], NOT_RUN]
     if status.exit_code == EXIT_INVALID:
         return status._replace(data=data)
     return status._replace(data=data, exit_code=_RANK[state])
 
 
-def _problems_of(outcome: Outcome) -> list[dict[str, str]]:
+def _problems_of(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
     return [
         {"code": finding.state, "text": f"{outcome.feature}: {finding.text}"}
+        for outcome in outcomes
         for finding in outcome.findings
         if finding.state in ("failed", "refused")
     ]
-
-
-def _feature_states(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
-    """The states of the features, in the words of `status.judge`; `pending` while a run is due."""
-    words = {
-        "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes
-    }
-    if _is_run_awaited(directory):
-        words.add("pending")
-    return words
-
-
-def _is_run_awaited(directory: Path) -> bool:
-    return is_due(directory) or file_exists(directory / BEGUN)
