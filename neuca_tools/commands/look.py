@@ -97,15 +97,11 @@ def _check_status_options(arguments: argparse.Namespace) -> None:
 
 
 def _awaited_status(arguments: argparse.Namespace, config: Config) -> Status:
+    """The status; with --wait, once no pass runs and it is no longer pending, or at the timeout."""
     longest = DEFAULT_WAIT_SECONDS if arguments.timeout is None else arguments.timeout
-    return _settled_status(config, longest if arguments.wait else 0.0)
-
-
-def _settled_status(config: Config, timeout: float) -> Status:
-    """The status once no pass runs and it is no longer pending, or after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + (longest if arguments.wait else 0.0)
     while True:
-        is_running = timeout > 0 and _pass_is_running(config)
+        is_running = arguments.wait and _pass_is_running(config)
         status = status_now(config, last_confirmed(config.state, config.run_directory))
         if INSIDE not in os.environ:  # a script that runs as a guest feature would wait for itself
             status = with_guest(status, config.run_directory)
