@@ -133,10 +133,7 @@ def show_changed(arguments: argparse.Namespace, config: Config, result: Result, 
 
 def changed_json(result: Result) -> dict[str, Any]:
     """`neuca release --json`, `revert` and `tune apply`: what was done, and what failed."""
-    return {
-        "version": 1,
-        "operations": [operation.to_json() for operation in result.done],
-        "failures": [
-            {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
-        ],
-    }
+    failures = [
+        {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
+    ]
+    return {**render_json.plan_json(result.done), "failures": failures}
