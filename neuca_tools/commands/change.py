@@ -17,11 +17,10 @@ from neuca_tools.agent.change import (
 )
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.apply import make_pass, warn_of_trial
-from neuca_tools.commands.common import log_level, require_root, show, uses_color
+from neuca_tools.commands.apply import begin_change, make_pass
+from neuca_tools.commands.common import show, uses_color
 from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.commands.links import find_nic
-from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
@@ -36,10 +35,7 @@ from neuca_tools.status import render, render_json
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
-    require_root(arguments.command)
-    to_stderr(log_level(arguments))
-    if not getattr(arguments, "dry_run", False):  # `trust` has no dry run
-        warn_of_trial(config)
+    begin_change(arguments.command, arguments, config)
     commands = {"release": _release_nic, "revert": _revert_settings, "trust": _trust_nic}
     return commands[arguments.command](arguments, config)
 

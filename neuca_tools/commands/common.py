@@ -71,11 +71,6 @@ def terminal_width(otherwise: int = 80) -> int:
     return get_terminal_size((otherwise, 24)).columns
 
 
-def log_level(arguments: argparse.Namespace) -> str:
-    """The level of the log on standard error: with --quiet, no line for each operation."""
-    return "ERROR" if arguments.quiet else "INFO"
-
-
 def open_input(name: str) -> AbstractContextManager[BinaryIO]:
     """Open a file that a command names, or standard input for `-`. Raises OSError, ValueError."""
     if name != "-":
