@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.errors import (
-    EXIT_DEGRADED,
-    EXIT_FAILED,
-    EXIT_INVALID,
-    EXIT_OK,
-    EXIT_PENDING,
-    ApplyError,
-    RecordError,
-)
+from neuca_tools.errors import EXIT_INVALID, ApplyError, RecordError
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
 from neuca_tools.model import Document
@@ -31,7 +23,7 @@ from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import file_exists, read_state
 from neuca_tools.state.store import save_state as write
-from neuca_tools.status.judge import Status
+from neuca_tools.status.judge import EXIT_CODES, Status
 
 log = logging.getLogger("neuca")
 _KEYS = {"needs_retry": "again"}  # in JSON
@@ -43,8 +35,7 @@ DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 NOT_RUN = "requests for the host itself have not been carried out yet; neucad --guest does that"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MAX_FINDINGS = 4096  # that one feature keeps: 3 for each of 1024 users, 1 for each one withdrawn
-# Exit codes by state, the worst first.
-_RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
+_WORST_FIRST = ("failed", "pending", "degraded", "ok")  # the states of a host
 
 
 class Outcome(NamedTuple):
@@ -184,14 +175,13 @@ def end_run(directory: Path, sha256: str) -> None:
 
 def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
-    loaded = (load_outcome(directory, name) for name in FEATURES)
-    outcomes = [outcome for outcome in loaded if outcome]
+    outcomes = list(filter(None, (load_outcome(directory, name) for name in FEATURES)))
     states = {"degraded" if outcome.state == "refused" else outcome.state for outcome in outcomes}
     notes = [*status.data["notes"]]
     if is_due(directory) or file_exists(directory / BEGUN):
         states.add("pending")
         notes.append(NOT_RUN)
-    state = next(word for word in _RANK if word in states | {status.data["state"]})
+    state = min(states | {status.data["state"]}, key=_WORST_FIRST.index)
     data = {
         **status.data,
         "state": state,
@@ -201,7 +191,7 @@ def with_guest(status: Status, directory: Path) -> Status:
     }
     if status.exit_code == EXIT_INVALID:
         return status._replace(data=data)
-    return status._replace(data=data, exit_code=_RANK[state])
+    return status._replace(data=data, exit_code=EXIT_CODES[state])
 
 
 def _problems_of(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
