@@ -15,7 +15,7 @@ from neuca_tools.agent.change import (
     revert_settings,
     undo_release,
 )
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import open_host, survey_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.apply import begin_change, make_pass
 from neuca_tools.commands.common import show, uses_color
@@ -88,8 +88,7 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
-    with open_host(config, last_good(config.state)) as host:
-        survey = host.survey()
+    survey = survey_host(config, last_good(config.state))
     mac = find_nic("trust", arguments.link, survey)
     role = survey.resolution.roles.role(mac)
     if role in ("dataplane", "ignored"):

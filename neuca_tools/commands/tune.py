@@ -10,7 +10,7 @@ from typing import Callable, Optional, TypeVar
 
 from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import survey_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.apply import begin_change
 from neuca_tools.commands.change import failures_text, show_changed
@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action: str) -> int:
     choice = _choice_in_effect(arguments, config)
     intake = read_document(config, arguments.source)
-    with open_host(config, intake, choice) as host:
-        survey = host.survey()
+    survey = survey_host(config, intake, choice)
     link = _find_tuned_link(arguments.interface, survey) if arguments.interface else None
     faults = survey.resolution.tuning.faults
     if action == "apply":
