@@ -32,7 +32,7 @@ from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaEr
 from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import Intake, last_confirmed
 from neuca_tools.status import render
@@ -158,13 +158,12 @@ def _file_changes(
     """The changes of files as a unified diff, which patch(1) and editors read."""
     import difflib
 
-    for operation in operations:
-        if isinstance(operation, WriteFile):
-            contents = (files.get(operation.path), operation.content)
-            old, new = ((content or b"").decode(errors="replace") for content in contents)
-            names = ["/dev/null" if content is None else operation.path for content in contents]
-            lines = (old.splitlines(), new.splitlines())
-            yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
+    for operation in of_kind(operations, WriteFile):
+        contents = (files.get(operation.path), operation.content)
+        old, new = ((content or b"").decode(errors="replace") for content in contents)
+        names = ["/dev/null" if content is None else operation.path for content in contents]
+        lines = (old.splitlines(), new.splitlines())
+        yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
 
 
 def _show_stage(arguments: argparse.Namespace, config: Config) -> int:
