@@ -18,7 +18,6 @@ from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_INVALID, ApplyError, RecordError
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
-from neuca_tools.model import Document
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import file_exists, read_state
@@ -122,7 +121,11 @@ def request_run(config: Config, intake: Intake) -> None:
     if document is None or stored is None:
         return
     # What a feature has recorded is removed once it is no longer requested.
-    has_work = _requests_anything(config, document) or any(config.state_directory.glob(RECORDS))
+    is_asked = any(
+        feature.is_on(config) and feature.is_requested(config, document)
+        for feature in FEATURES.values()
+    )
+    has_work = is_asked or any(config.state_directory.glob(RECORDS))
     if not has_work or _is_run_requested(directory, stored.sha256):
         return
     try:
@@ -142,13 +145,6 @@ def _is_run_requested(directory: Path, sha256: str) -> bool:
         has_begun = read_bytes(directory / BEGUN) is not None
         return not has_begun and read_bytes(directory / RAN) == sha256.encode()
     return False
-
-
-def _requests_anything(config: Config, document: Document) -> bool:
-    return any(
-        feature.is_on(config) and feature.is_requested(config, document)
-        for feature in FEATURES.values()
-    )
 
 
 def is_due(directory: Path) -> bool:
