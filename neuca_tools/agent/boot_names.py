@@ -234,16 +234,10 @@ def rename_devices(
         if _rename_nic(step, world, wanted, netlink, watch):
             moved[step.key] = step.new
     for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
-        name = _free_name(current[index], netlink.look(()))
+        name = free_name(current[index], names_in_use(netlink.look(())))
         if _rename_nic(Step(index, moved[index], name), world, wanted, netlink, watch):
             moved[index] = name
     return {index: name for index, name in moved.items() if name != current[index]}
-
-
-def _free_name(name: str, world: World) -> str:
-    """This name, or a similar one if a device has it, also as an alternative name."""
-    taken = names_in_use(world)
-    return free_name(name, taken) if name in taken else name
 
 
 def _rename_nic(

@@ -250,7 +250,6 @@ def unreported_lines(lines: Sequence[str], run_directory: Path) -> list[str]:
 def keep_reason(name: str, why: str, run_directory: Path) -> None:
     """Record why a volume is not used; an empty reason removes the record."""
     log = records.load_volumes(run_directory)
-    reasons = {device: reason for device, reason in log.refused.items() if device != name}
-    if why:
-        reasons[name] = why
+    all_reasons = {**log.refused, name: why}
+    reasons = {device: reason for device, reason in all_reasons.items() if reason}
     records.save_volumes(run_directory, log._replace(refused=reasons))

@@ -17,7 +17,7 @@ import stat
 import struct
 import subprocess
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -100,7 +100,7 @@ def capture_image(config: Config, root: Path, findings: Findings, destination: P
             top = Path(place, "root")
             top.mkdir()
             words = [str(root), str(top)]
-            for file, original in _stage_replacements(Path(place), replacements(root, findings)):
+            for file, original in _stage_replacements(Path(place), root, findings):
                 words += [str(file), str(top / original.relative_to(root))]
             absent = [*excluded_paths(config, findings), *results, new, Path(place)]
             words += [*tar_arguments(root, destination, absent), f"--directory={top}", "."]
@@ -145,12 +145,6 @@ def excluded_paths(config: Config, findings: Findings) -> list[Path]:
     return [*traces, *image_clean.own_files(config)]
 
 
-def replacements(root: Path, findings: Findings) -> dict[Path, bytes]:
-    """The files with another content in the copy, by their real paths. Raises ApplyError."""
-    pairs = (pair for item in findings.traces for pair in _replaced(root, item))
-    return {path.resolve(): content for path, content in pairs}
-
-
 def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[Path, bytes]]:
     if isinstance(item, Trace):
         if item.emptied:
@@ -167,10 +161,13 @@ def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[
         yield authorized_keys.keys_path(account, root), content
 
 
-def _stage_replacements(
-    place: Path, content_by_path: Mapping[Path, bytes]
-) -> Iterator[tuple[Path, Path]]:
-    """Write a file for each content, with the owner and attributes of the one at its path."""
+def _stage_replacements(place: Path, root: Path, findings: Findings) -> Iterator[tuple[Path, Path]]:
+    """Write each file with another content in the copy, and its owner and attributes, to `place`.
+
+    Yields that file, and the real path of the original. Raises ApplyError.
+    """
+    pairs = (pair for item in findings.traces for pair in _replaced(root, item))
+    content_by_path = {path.resolve(): content for path, content in pairs}
     for number, (original, content) in enumerate(content_by_path.items()):
         file = place / f"replacement-{number}"
         file.write_bytes(content)

@@ -67,17 +67,14 @@ def _with_interfaces(
     surroundings = surroundings._replace(nic_macs=frozenset(nics))
     if origin is None:
         return surroundings._replace(outlets=_candidate_outlets(config, world, record))
-    surroundings = surroundings._replace(
-        origin=origin, outlets=pinned_outlets(origin, world, record)
-    )
-    if surroundings.outlets or not origin.mac:
-        return surroundings
-    blocked = ABSENT.format(url=origin.url, mac=origin.mac)
+    outlets = pinned_outlets(origin, world, record)
+    if outlets or not origin.mac:
+        return surroundings._replace(origin=origin, outlets=outlets)
+    surroundings = surroundings._replace(blocked=ABSENT.format(url=origin.url, mac=origin.mac))
     if origin.mac.partition(".")[0] in nics:
-        return surroundings._replace(blocked=blocked)
+        return surroundings._replace(origin=origin)
     # Its NIC is absent: another one may have replaced it.
-    others = _candidate_outlets(config, world, record, origin)
-    return surroundings._replace(origin=None, outlets=others, blocked=blocked)
+    return surroundings._replace(outlets=_candidate_outlets(config, world, record, origin))
 
 
 def _own_addresses(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[str]:

@@ -91,14 +91,10 @@ def _apply_document(
     seconds = time.monotonic() - began
     report = report_pass(config, decision, outcome, seconds, not_retried=not_retried)
     failed = _failed_parts(outcome, decision, not_retried)
-    new_links = tuple(host.processed_links(_created_indexes(outcome)))
-    return report._replace(failed=failed, new_links=new_links), outcome.decision
-
-
-def _created_indexes(outcome: Outcome) -> list[int]:
-    """The indexes of the links that were created and are there."""
-    created = {operation.on.key for operation in of_kind(outcome.result.done, CreateLink)}
-    return [link.index for key, link in outcome.decision.observed.links.items() if key in created]
+    links = outcome.decision.observed.links
+    created = [operation.on.key for operation in of_kind(outcome.result.done, CreateLink)]
+    new_links = host.processed_links([links[key].index for key in created if key in links])
+    return report._replace(failed=failed, new_links=tuple(new_links)), outcome.decision
 
 
 def _failed_parts(

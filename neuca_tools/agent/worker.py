@@ -221,12 +221,12 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
             begin_pass()
-            return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
-        unanswered = _is_unanswered(job, intake)
-        text = _keep_answers(config, intake)
-        return JobResult(
-            sha256=job.sha256, session=intake.session, unanswered=unanswered, text=text
-        )
+            job = replace(job, left_out={}) if has_news else job
+            result = _make_pass(job, intake, read.seconds)
+        else:
+            result = JobResult(sha256=job.sha256, text=_keep_answers(config, intake))
+    unanswered = intake.unanswered if job.fetch else None
+    return result._replace(session=intake.session, unanswered=unanswered)
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:
@@ -257,9 +257,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     result = JobResult(
         made_pass=True,
         sha256=intake.stored.sha256 if intake.stored else "",
-        session=intake.session,
         left_out=tuple(job.left_out),
-        unanswered=_is_unanswered(job, intake),
     )
     age = hostid.boot_age()  # at most that which the pass observes
     try:
@@ -329,10 +327,6 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
         "pass: %d changed, %d failed, in %g s: %s%s",
         changed, failed, report.seconds, state, reason, extra=fields,
     )  # fmt: skip
-
-
-def _is_unanswered(job: Job, intake: Intake) -> Optional[bool]:
-    return intake.unanswered if job.fetch else None
 
 
 def _is_news(job: Job, intake: Intake) -> bool:

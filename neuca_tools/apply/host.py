@@ -172,6 +172,12 @@ def open_host(config: Config, intake: Intake, choice: Optional[Choice] = None) -
         yield Host(config, intake, netlink, bus, choice)
 
 
+def survey_host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Decision:
+    """Look at the host once and decide. Raises ObserveError, RecordError."""
+    with open_host(config, intake, choice) as host:
+        return host.survey()
+
+
 def udev_is_ours(config: Config) -> bool:
     """Whether udev and the managers of this host are those of this network namespace."""
     return config.managers == "auto" and udev.serves_this_namespace()

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
@@ -68,15 +68,13 @@ def timeline_of_boot(entries: Iterable[JournalEntry]) -> list[Event]:
     return events
 
 
-def _events_of_pass(entry: JournalEntry) -> list[Event]:
+def _events_of_pass(entry: JournalEntry) -> Iterator[Event]:
     """The wait for the sources, if they were asked, which ends as the pass begins; the pass."""
     waited, took = _field_number(entry, "SOURCE_SECONDS"), _field_number(entry, "SECONDS")
-    events = []
     if waited:
-        events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were queried", waited))
+        yield Event(entry.at - (took or 0.0), entry.unit, "sources were queried", waited)
     changed, failed = (entry.fields.get(f"NEUCA_{name}", "?") for name in ("CHANGED", "FAILED"))
-    text = f"pass: {changed} changed, {failed} failed"
-    return [*events, Event(entry.at, entry.unit, text, took)]
+    yield Event(entry.at, entry.unit, f"pass: {changed} changed, {failed} failed", took)
 
 
 def _field_number(entry: JournalEntry, name: str) -> Optional[float]:

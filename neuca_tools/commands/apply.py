@@ -13,7 +13,7 @@ from neuca_tools.agent import trial_file
 from neuca_tools.agent.first_boot import set_aside_foreign_state
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
-from neuca_tools.commands.common import log_level, require_root, show, uses_color
+from neuca_tools.commands.common import require_root, show, uses_color
 from neuca_tools.commands.context import (
     load_configuration,
     problems_not_printed,
@@ -43,9 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         from neuca_tools.commands.look import show_plan
 
         return show_plan(arguments, config)
-    require_root("apply")
-    to_stderr(log_level(arguments))
-    warn_of_trial(config)
+    begin_change("apply", arguments, config)
     if arguments.trial is None:
         return apply_once(
             config, arguments.source, as_json=arguments.json, color=uses_color(arguments)
@@ -59,9 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
     return apply_on_trial(config, arguments.source, arguments.trial, uses_color(arguments))
 
 
-def warn_of_trial(config: Config) -> None:
-    """Say why a command that changes something waits, until a trial ends or `command-timeout`."""
-    if trial_file.is_running(trial_file.stored_trial(config)):
+def begin_change(command: str, arguments: argparse.Namespace, config: Config) -> None:
+    """Require root, log to standard error, with --quiet only errors, and say what is waited for.
+
+    That is a trial, until it ends or for `command-timeout`. `command` is named as after "neuca".
+    """
+    require_root(command)
+    to_stderr("ERROR" if arguments.quiet else "INFO")
+    is_dry_run = getattr(arguments, "dry_run", False)  # `trust` has none
+    if not is_dry_run and trial_file.is_running(trial_file.stored_trial(config)):
         log.warning("waiting: %s", trial_file.trial_note(config))
 
 

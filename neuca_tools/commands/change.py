@@ -15,13 +15,12 @@ from neuca_tools.agent.change import (
     revert_settings,
     undo_release,
 )
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import open_host, survey_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.apply import make_pass, warn_of_trial
-from neuca_tools.commands.common import log_level, require_root, show, uses_color
+from neuca_tools.commands.apply import begin_change, make_pass
+from neuca_tools.commands.common import show, uses_color
 from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.commands.links import find_nic
-from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
@@ -36,10 +35,7 @@ from neuca_tools.status import render, render_json
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
-    require_root(arguments.command)
-    to_stderr(log_level(arguments))
-    if not getattr(arguments, "dry_run", False):  # `trust` has no dry run
-        warn_of_trial(config)
+    begin_change(arguments.command, arguments, config)
     commands = {"release": _release_nic, "revert": _revert_settings, "trust": _trust_nic}
     return commands[arguments.command](arguments, config)
 
@@ -91,8 +87,7 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
-    with open_host(config, last_good(config.state)) as host:
-        survey = host.survey()
+    survey = survey_host(config, last_good(config.state))
     mac = find_nic("trust", arguments.link, survey)
     role = survey.resolution.roles.role(mac)
     if role in ("dataplane", "ignored"):
@@ -132,10 +127,7 @@ def show_changed(arguments: argparse.Namespace, config: Config, result: Result, 
 
 def changed_json(result: Result) -> dict[str, Any]:
     """`neuca release --json`, `revert` and `tune apply`: what was done, and what failed."""
-    return {
-        "version": 1,
-        "operations": [operation.to_json() for operation in result.done],
-        "failures": [
-            {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
-        ],
-    }
+    failures = [
+        {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
+    ]
+    return {**render_json.plan_json(result.done), "failures": failures}

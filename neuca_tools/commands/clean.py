@@ -9,7 +9,7 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn, Union
+from typing import NoReturn
 
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
@@ -17,7 +17,6 @@ from neuca_tools.commands.common import require_root, show
 from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, ApplyError
-from neuca_tools.guest.users import UserWithdrawal
 
 KEPT = (
     'neuca: keep the SSH host keys in "{}": nothing generates new ones at the next boot\n'
@@ -69,18 +68,14 @@ def _remove_all(config: Config, findings: Findings) -> list[str]:
     records = {Trace(path) for path in image_clean.guest_records(config)}
     for number, trace in enumerate(findings.traces):
         has_failed = len(removed) < number
-        if not (has_failed and trace in records) and _is_removed(trace):
+        if has_failed and trace in records:
+            continue
+        try:
+            trace.run()
             removed.append(trace.text)
+        except ApplyError as error:
+            print(f"neuca: {error.text}", file=sys.stderr)
     return removed
-
-
-def _is_removed(trace: Union[Trace, UserWithdrawal]) -> bool:
-    try:
-        trace.run()
-    except ApplyError as error:
-        print(f"neuca: {error.text}", file=sys.stderr)
-        return False
-    return True
 
 
 def capture_image(config: Config, root: Path, destination: Path, dry_run: bool = False) -> int:

@@ -29,8 +29,7 @@ from neuca_tools import __version__
 from neuca_tools.agent import image_clean
 from neuca_tools.agent.first_boot import PLACE
 from neuca_tools.agent.status import status_now
-from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import survey_host
 from neuca_tools.commands.context import load_configuration, output_path
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.config.files import configuration_files as config_files
@@ -130,10 +129,7 @@ def _views_of_stages(config: Config) -> Mapping[str, Callable[[], str]]:
     """The stages, for the document of the last pass: no source is queried, which may take long."""
     intake = last_confirmed(config.state, config.run_directory)
 
-    @cache
-    def survey() -> Decision:
-        with open_host(config, intake) as host:
-            return host.survey()
+    survey = cache(partial(survey_host, config, intake))
 
     def status_json() -> str:
         return _json_text(with_guest(status_now(config, intake), config.run_directory).data)

@@ -71,11 +71,6 @@ def terminal_width(otherwise: int = 80) -> int:
     return get_terminal_size((otherwise, 24)).columns
 
 
-def log_level(arguments: argparse.Namespace) -> str:
-    """The level of the log on standard error: with --quiet, no line for each operation."""
-    return "ERROR" if arguments.quiet else "INFO"
-
-
 def open_input(name: str) -> AbstractContextManager[BinaryIO]:
     """Open a file that a command names, or standard input for `-`. Raises OSError, ValueError."""
     if name != "-":
@@ -92,16 +87,11 @@ def read_input(name: str, most: int) -> bytes:
     """
     with open_input(name) as stream:
         status = os.fstat(stream.fileno())
-        if stat.S_ISREG(status.st_mode):
-            _check_size(status.st_size, most)
-        content = stream.read(most + 1)
-    _check_size(len(content), most)
-    return content
-
-
-def _check_size(size: int, most: int) -> None:
-    if size > most:
+        size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        content = b"" if size > most else stream.read(most + 1)
+    if max(size, len(content)) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
+    return content
 
 
 def is_root() -> bool:

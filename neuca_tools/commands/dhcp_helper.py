@@ -34,7 +34,7 @@ from neuca_tools.backends.processes import (
 )
 from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.commands import collect_rarely
-from neuca_tools.errors import ApplyError, NeucaError, ObserveError
+from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import as_apply_error, read_bytes, text_of, write_files
 
 REQUEST_VARIABLE = "NEUCA_DHCP"  # the variable with the path of the request
@@ -135,7 +135,7 @@ def give_up(path: Path) -> None:
 
 
 def process_report(environment: Mapping[str, str]) -> None:
-    """What the client reports: a lease, or that it has lost it. Raises ApplyError."""
+    """What the client reports: a lease, or that it has lost it. Raises ApplyError, ObserveError."""
     path = Path(environment[REQUEST_VARIABLE])
     reason = environment.get("reason", "").removesuffix("6")
     place = path.with_suffix(dhcplease.LEASE)
@@ -147,26 +147,17 @@ def process_report(environment: Mapping[str, str]) -> None:
         if reason in LOSS_REASONS and _is_lost(reason, environment, place):
             dhcplease.drop_lease(place)
             return
-        given = _reported_lease(reason, environment, request, place)
-        if given is not None:
-            dhcplease.accept_lease(given, request, place)
-    except ObserveError as error:
-        raise ApplyError(error.text) from error
+        lease = None
+        if reason in LEASE_REASONS:
+            lease = _read_lease(environment, request)
+        elif reason == "EXPIRE":
+            lease = _unexpired_lease(environment, request, place)
+        if lease is not None:
+            dhcplease.accept_lease(lease, request, place)
     except ApplyError as error:
         # While the link is down it takes no routes. dhcpcd reports again once it is up.
         if reason != "EXPIRE" or error.errno != errno.ENETDOWN:
             raise
-
-
-def _reported_lease(
-    reason: str, environment: Mapping[str, str], request: Mapping[str, Any], place: Path
-) -> Optional[dhcplease.LeaseContent]:
-    """The lease to set; None for another report."""
-    if reason in LEASE_REASONS:
-        return _read_lease(environment, request)
-    if reason == "EXPIRE":
-        return _unexpired_lease(environment, request, place)
-    return None
 
 
 def _read_lease(

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import survey_host
 from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.desired.roles import find_links
 from neuca_tools.documents.neuca.values import UnusableError, address, link_name
@@ -28,9 +28,9 @@ AUTOMATIC_PROTOCOLS = frozenset({RTPROT_KERNEL, RTPROT_RA, RTPROT_DHCP})
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
-    with open_host(config, last_confirmed(config.state, config.run_directory)) as host:
-        # The name of an interface may have control characters.
-        print(printable_lines(document_lines(host.survey())))
+    survey = survey_host(config, last_confirmed(config.state, config.run_directory))
+    # The name of an interface may have control characters.
+    print(printable_lines(document_lines(survey)))
     return exit_code(config)
 
 

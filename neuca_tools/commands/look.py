@@ -32,7 +32,7 @@ from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaEr
 from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import Intake, last_confirmed
 from neuca_tools.status import render
@@ -97,15 +97,11 @@ def _check_status_options(arguments: argparse.Namespace) -> None:
 
 
 def _awaited_status(arguments: argparse.Namespace, config: Config) -> Status:
+    """The status; with --wait, once no pass runs and it is no longer pending, or at the timeout."""
     longest = DEFAULT_WAIT_SECONDS if arguments.timeout is None else arguments.timeout
-    return _settled_status(config, longest if arguments.wait else 0.0)
-
-
-def _settled_status(config: Config, timeout: float) -> Status:
-    """The status once no pass runs and it is no longer pending, or after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + (longest if arguments.wait else 0.0)
     while True:
-        is_running = timeout > 0 and _pass_is_running(config)
+        is_running = arguments.wait and _pass_is_running(config)
         status = status_now(config, last_confirmed(config.state, config.run_directory))
         if INSIDE not in os.environ:  # a script that runs as a guest feature would wait for itself
             status = with_guest(status, config.run_directory)
@@ -162,13 +158,12 @@ def _file_changes(
     """The changes of files as a unified diff, which patch(1) and editors read."""
     import difflib
 
-    for operation in operations:
-        if isinstance(operation, WriteFile):
-            contents = (files.get(operation.path), operation.content)
-            old, new = ((content or b"").decode(errors="replace") for content in contents)
-            names = ["/dev/null" if content is None else operation.path for content in contents]
-            lines = (old.splitlines(), new.splitlines())
-            yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
+    for operation in of_kind(operations, WriteFile):
+        contents = (files.get(operation.path), operation.content)
+        old, new = ((content or b"").decode(errors="replace") for content in contents)
+        names = ["/dev/null" if content is None else operation.path for content in contents]
+        lines = (old.splitlines(), new.splitlines())
+        yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
 
 
 def _show_stage(arguments: argparse.Namespace, config: Config) -> int:

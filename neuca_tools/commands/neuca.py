@@ -247,9 +247,11 @@ def _run_command(words: list[str]) -> int:
 
 
 def _no_command(words: list[str]) -> int:
-    """Print the help, or exit with what is wrong if the first word is not a command."""
+    """Print the help, or exit with what is wrong: the first word, or an option before it."""
     parser = _overview_parser()
-    _check_order(words, parser)
+    command = next((word for word in words[1:] if word in _BY_NAME), None)
+    if command and words[0].startswith("-") and words[0] not in ("-h", "--help"):
+        parser.error(f'options follow the command, as in "neuca {command} {words[0]}"')
     named = next((word for word in words if word[:1] != "-"), None)
     _check_name(named, parser)
     parser.parse_args(words)
@@ -264,13 +266,6 @@ def _print_help(subject: Optional[str], parser: Parser) -> int:
     described = _command_parser(_BY_NAME[subject]) if subject else _overview_parser()
     described.print_help()
     return 0
-
-
-def _check_order(words: list[str], parser: Parser) -> None:
-    """Exit with a suggestion if an option precedes the command that it belongs to."""
-    command = next((word for word in words[1:] if word in _BY_NAME), None)
-    if words and words[0].startswith("-") and command and words[0] not in ("-h", "--help"):
-        parser.error(f'options follow the command, as in "neuca {command} {words[0]}"')
 
 
 def _check_name(name: Optional[str], parser: Parser) -> None:

@@ -53,7 +53,7 @@ def _parse_command(words: Sequence[str]) -> tuple[str, argparse.Namespace]:
         return module, make().parse_args(words[1:])
     meant = _misspelt_command(command)
     if meant:
-        parsers.misspelt_parser().error(
+        parsers.overview_parser().error(
             f'there is no command "{command}", and no host of that name can be resolved;'
             f' did you mean "{meant}"?'
         )

@@ -104,7 +104,6 @@ def log(text: str) -> None:
     print(f"{PROGRAM}: {printable_line(text)}", file=sys.stderr, flush=True)
 
 
-_USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
 _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
 GROUPS = (
@@ -182,10 +181,10 @@ TEXTS = {
 
 
 def overview_parser() -> argparse.ArgumentParser:
-    """What `neuca-selftest --help` shows; it parses nothing."""
-    parser = argparse.ArgumentParser(
+    """What `neuca-selftest --help` shows, and reports a command that does not exist."""
+    parser = Parser(
         prog=PROGRAM,
-        usage=_USAGE,
+        usage=f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]",
         description="Measure a dataplane path and find what limits it.",
         epilog="neuca-selftest COMMAND --help describes a command. Without a command, the options"
         " and arguments are those of run, or with --serve those of serve. neuca-selftest run HOST"
@@ -195,11 +194,6 @@ def overview_parser() -> argparse.ArgumentParser:
     for name, text in TEXTS.items():
         rows.add_parser(name, help=text.purpose)
     return parser
-
-
-def misspelt_parser() -> argparse.ArgumentParser:
-    """What reports a command that does not exist; it parses nothing."""
-    return Parser(prog=PROGRAM, usage=_USAGE)
 
 
 def explain_parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from typing import NoReturn, Optional, TextIO, Union
 from neuca_tools.agent import trial, trial_file
 from neuca_tools.agent.first_boot import set_aside_foreign_state
 from neuca_tools.agent.status import expected_outcome
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import survey_host
 from neuca_tools.commands.apply import outcome_text
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import (
@@ -62,8 +62,7 @@ def apply_on_trial(config: Config, source: Optional[str], length: float, color: 
     code = report_faults(intake, config)
     if intake.document is None:
         raise NeucaError("apply --try: there is no document to try")
-    with open_host(config, intake) as host:
-        survey = host.survey()
+    survey = survey_host(config, intake)
     if intake.stored == stored_document(config.state) and not survey.plan():
         _, after = expected_outcome(config, intake, survey)
         print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))

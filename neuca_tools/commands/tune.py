@@ -10,21 +10,13 @@ from typing import Callable, Optional, TypeVar
 
 from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import open_host
+from neuca_tools.apply.host import survey_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.apply import warn_of_trial
+from neuca_tools.commands.apply import begin_change
 from neuca_tools.commands.change import failures_text, show_changed
-from neuca_tools.commands.common import (
-    LISTED,
-    log_level,
-    require_root,
-    show,
-    terminal_width,
-    uses_color,
-)
+from neuca_tools.commands.common import LISTED, show, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration, read_document, report_faults
 from neuca_tools.commands.links import find_link
-from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
@@ -47,10 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if action == "apply" and arguments.dry_run:
         action = "plan"
     if action in ("apply", "revert"):
-        require_root(f"tune {action}")
-        to_stderr(log_level(arguments))
-        if not arguments.dry_run:
-            warn_of_trial(config)
+        begin_change(f"tune {action}", arguments, config)
     if action != "audit":
         config.demand_protection()
     if action == "revert":
@@ -61,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action: str) -> int:
     choice = _choice_in_effect(arguments, config)
     intake = read_document(config, arguments.source)
-    with open_host(config, intake, choice) as host:
-        survey = host.survey()
+    survey = survey_host(config, intake, choice)
     link = _find_tuned_link(arguments.interface, survey) if arguments.interface else None
     faults = survey.resolution.tuning.faults
     if action == "apply":

@@ -26,6 +26,7 @@ from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
+from neuca_tools.documents.spelling import closest_word, with_meant_word, with_suggestion
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
 from neuca_tools.sources import parse_source
@@ -117,12 +118,12 @@ def _is_mac_list(text: str) -> bool:
 def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
     own = _options_of(section)
-    name = _closest_word(option, own)
+    name = closest_word(option, own)
     if name:
         return section, name
     has_own_keys = not own and (section in SECTIONS or link_kind(section))
     names = _LISTS if has_own_keys else _NAMES
-    name = option if option in names else _closest_word(option, names)
+    name = option if option in names else closest_word(option, names)
     return next((known for known in sorted(KNOWN) if known[1] == name), None)
 
 
@@ -138,17 +139,8 @@ def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
 
 def _with_suggestion(fault: Fault, known: Collection[str]) -> Fault:
     """The fault about an unknown word, with the one that was probably meant."""
-    meant = _closest_word(fault.key or fault.section, known)
-    if not meant:
-        return fault
-    return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
-
-
-def _closest_word(word: str, known: Collection[str]) -> str:
-    # Only for a word that is not known; it saves difflib, 1 ms.
-    from neuca_tools.documents.spelling import closest_word
-
-    return closest_word(word, known)
+    meant = closest_word(fault.key or fault.section, known)
+    return fault._replace(reason=with_suggestion(fault.reason, meant), meant=meant)
 
 
 def _config_fields(
@@ -209,10 +201,10 @@ def _link_requests(entries: Iterable[Entry], faults: list[Fault]) -> tuple[LinkR
     requests: list[links.RequestWithLines] = []
     for key, lines in _lines_by_link(entries, faults).items():
         draft = links.Draft(key)
-        faults += map(_with_meant_word, links.read_section(draft, lines))
+        faults += map(with_meant_word, links.read_section(draft, lines))
         requests.append(draft.finished())
     usable = links.check_links(requests)
-    faults += map(_with_meant_word, usable.faults)
+    faults += map(with_meant_word, usable.faults)
     return stacking.with_parents(link.request for link in usable.links)
 
 
@@ -234,12 +226,3 @@ def _lines_by_link(entries: Iterable[Entry], faults: list[Fault]) -> dict[LinkKe
             setting = links.setting_name(line)
             lines[:] = [other for other in lines if links.setting_name(other) != setting]
     return lines_by_link
-
-
-def _with_meant_word(fault: Fault) -> Fault:
-    if not fault.unknown:
-        return fault
-    # Nobody else needs the module.
-    from neuca_tools.documents.spelling import with_meant_word
-
-    return with_meant_word(fault)

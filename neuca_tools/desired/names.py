@@ -236,7 +236,9 @@ def _is_asked(key: LinkKey, requests: Requests) -> bool:
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """A name that is not `taken`: the stem of this one with the lowest number possible."""
+    """This name or, if it is `taken`, its stem with the lowest number possible."""
+    if name not in taken:
+        return name
     encoded = _encoded(name.rstrip("0123456789"))
     stem = encoded[: LONGEST_NAME - 4].decode(errors="ignore") or "eth"
     return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -56,6 +55,9 @@ def closest_word(word: str, known: Collection[str], cutoff: float = 0.65) -> str
     """
     if word in known or len(word) > MAX_WORD_LENGTH:
         return ""
+    # Only for a word that is not known: 1 ms.
+    import difflib
+
     folded = {_fold_case(name): name for name in sorted(known, reverse=True)}
     swapped = _swapped_words(_fold_case(word)) & folded.keys()
     alike = sorted(swapped) or difflib.get_close_matches(_fold_case(word), folded, 1, cutoff)

@@ -105,7 +105,7 @@ def in_use(name: str) -> str:
     holders = readable_names_in(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
-    places = [mount.mount_point for mount in read_mounts() if mount.device == device_number(name)]
+    places = mount_points(name)
     if places:
         return f"it is mounted at {places[0]}"
     if any(line.split()[0] == f"/dev/{name}" for line in text_of(SWAPS).splitlines()[1:]):
@@ -117,10 +117,11 @@ def in_use(name: str) -> str:
     return ""
 
 
-def device_number(name: str) -> str:
-    """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
+def mount_points(name: str) -> list[str]:
+    """Where the disk with this kernel name is mounted. Raises ApplyError."""
     with as_apply_error(f"inspect {name}"):
-        return (SYSFS / name / "dev").read_text().strip()
+        number = (SYSFS / name / "dev").read_text().strip()
+    return [mount.mount_point for mount in read_mounts() if mount.device == number]
 
 
 def read_mounts(source: str = "") -> list[Mount]:
@@ -171,12 +172,13 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, mount_point: str) -> N
     same = programs.run_program(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
-    before = read_mounts()
+    before = mount_points(name)
     programs.run_program(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
-    if Mount(device_number(name), real) not in read_mounts():
-        for mount in read_mounts():
-            if mount not in before and mount.device == device_number(name):
-                unmount(mount.mount_point)
+    present = mount_points(name)
+    if real not in present:
+        for place in present:
+            if place not in before:
+                unmount(place)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 

@@ -15,23 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.errors import (
-    EXIT_DEGRADED,
-    EXIT_FAILED,
-    EXIT_INVALID,
-    EXIT_OK,
-    EXIT_PENDING,
-    ApplyError,
-    RecordError,
-)
+from neuca_tools.errors import EXIT_INVALID, ApplyError, RecordError
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
-from neuca_tools.model import Document
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import file_exists, read_state
 from neuca_tools.state.store import save_state as write
-from neuca_tools.status.judge import Status
+from neuca_tools.status.judge import EXIT_CODES, Status
 
 log = logging.getLogger("neuca")
 _KEYS = {"needs_retry": "again"}  # in JSON
@@ -43,8 +34,7 @@ DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 NOT_RUN = "requests for the host itself have not been carried out yet; neucad --guest does that"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MAX_FINDINGS = 4096  # that one feature keeps: 3 for each of 1024 users, 1 for each one withdrawn
-# Exit codes by state, the worst first.
-_RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
+_WORST_FIRST = ("failed", "pending", "degraded", "ok")  # the states of a host
 
 
 class Outcome(NamedTuple):
@@ -131,7 +121,11 @@ def request_run(config: Config, intake: Intake) -> None:
     if document is None or stored is None:
         return
     # What a feature has recorded is removed once it is no longer requested.
-    has_work = _requests_anything(config, document) or any(config.state_directory.glob(RECORDS))
+    is_asked = any(
+        feature.is_on(config) and feature.is_requested(config, document)
+        for feature in FEATURES.values()
+    )
+    has_work = is_asked or any(config.state_directory.glob(RECORDS))
     if not has_work or _is_run_requested(directory, stored.sha256):
         return
     try:
@@ -151,13 +145,6 @@ def _is_run_requested(directory: Path, sha256: str) -> bool:
         has_begun = read_bytes(directory / BEGUN) is not None
         return not has_begun and read_bytes(directory / RAN) == sha256.encode()
     return False
-
-
-def _requests_anything(config: Config, document: Document) -> bool:
-    return any(
-        feature.is_on(config) and feature.is_requested(config, document)
-        for feature in FEATURES.values()
-    )
 
 
 def is_due(directory: Path) -> bool:
@@ -184,43 +171,29 @@ def end_run(directory: Path, sha256: str) -> None:
 
 def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
-    loaded = (load_outcome(directory, name) for name in FEATURES)
-    outcomes = [outcome for outcome in loaded if outcome]
-    problems = [*status.data["problems"]]
-    for outcome in outcomes:
-        problems += _problems_of(outcome)
-    states = {status.data["state"], *_feature_states(outcomes, directory)}
-    state = next(word for word in _RANK if word in states)
+    outcomes = list(filter(None, (load_outcome(directory, name) for name in FEATURES)))
+    states = {"degraded" if outcome.state == "refused" else outcome.state for outcome in outcomes}
+    notes = [*status.data["notes"]]
+    if is_due(directory) or file_exists(directory / BEGUN):
+        states.add("pending")
+        notes.append(NOT_RUN)
+    state = min(states | {status.data["state"]}, key=_WORST_FIRST.index)
     data = {
         **status.data,
         "state": state,
-        "problems": problems,
+        "problems": [*status.data["problems"], *_problems_of(outcomes)],
+        "notes": notes,
         "guest": [outcome.to_json() for outcome in outcomes],
     }
-    if _is_run_awaited(directory):
-        data["notes"] = [*data["notes"], NOT_RUN]
     if status.exit_code == EXIT_INVALID:
         return status._replace(data=data)
-    return status._replace(data=data, exit_code=_RANK[state])
+    return status._replace(data=data, exit_code=EXIT_CODES[state])
 
 
-def _problems_of(outcome: Outcome) -> list[dict[str, str]]:
+def _problems_of(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
     return [
         {"code": finding.state, "text": f"{outcome.feature}: {finding.text}"}
+        for outcome in outcomes
         for finding in outcome.findings
         if finding.state in ("failed", "refused")
     ]
-
-
-def _feature_states(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
-    """The states of the features, in the words of `status.judge`; `pending` while a run is due."""
-    words = {
-        "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes
-    }
-    if _is_run_awaited(directory):
-        words.add("pending")
-    return words
-
-
-def _is_run_awaited(directory: Path) -> bool:
-    return is_due(directory) or file_exists(directory / BEGUN)

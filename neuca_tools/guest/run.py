@@ -55,7 +55,10 @@ def run_guest(
     with locked(config.run_directory / LOCK, config.command_timeout):
         while True:
             outcome.begin_run(config.run_directory)
-            config = _reloaded_config(config, read) if read else config
+            try:
+                config = read() if read else config
+            except ConfigError as error:
+                log.error("%s; the previous configuration stays active", error.text)
             config.demand_protection()
             intake = last_confirmed(config.state, config.run_directory)
             if intake.document is None or intake.stored is None:
@@ -88,15 +91,6 @@ def run_forever(config: Config, read: Callable[[], Config]) -> NoReturn:
         except NeucaError as error:
             log.error("%s", error.text)
             must_retry = True
-
-
-def _reloaded_config(config: Config, read: Callable[[], Config]) -> Config:
-    """The configuration loaded anew; the previous one if it cannot be read."""
-    try:
-        return read()
-    except ConfigError as error:
-        log.error("%s; the previous configuration stays active", error.text)
-        return config
 
 
 def _wait_for_signal(seconds: float) -> None:

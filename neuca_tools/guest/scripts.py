@@ -73,8 +73,8 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
     config = guest.config
     yield from script_findings(guest)
     for script, files in _ordered_scripts(guest):
-        mark = _read_mark(files.mark)
-        if "end" not in mark and not _ran_before(config, script, mark):
+        if _end_finding(config, script, files) is None:
+            mark = _read_mark(files.mark)
             started = str(mark.get("started", "")) or utc_now()
             yield Finding("pending", f"{script.name}: running since {started}", script.name)
             try:
@@ -84,15 +84,10 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
                 yield Finding("failed", error.text, script.name, needs_retry=True)
 
 
-def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
-    """Whether version 1.7 ran a script that has none of our marks."""
-    return not mark and version1.has_run(config.state_directory, script)
-
-
 def _end_finding(config: Config, script: Script, files: ScriptFiles) -> Optional[Finding]:
     """How a script ended; None if it has not run yet, or still does."""
     mark = _read_mark(files.mark)
-    if _ran_before(config, script, mark):
+    if not mark and version1.has_run(config.state_directory, script):
         return Finding("ok", f"{script.name}: was run by version 1.7", script.name)
     end = mark.get("end")
     if not isinstance(end, dict):

@@ -181,11 +181,7 @@ def _mount_disk(storage: Storage, name: str) -> str:
     node, mount_point = Path("/dev") / name, storage.mount_point
     if mount_point:
         blockdev.check_mount_point(mount_point)
-    mounted_at = [
-        mount.mount_point
-        for mount in blockdev.read_mounts()
-        if mount.device == blockdev.device_number(name)
-    ]
+    mounted_at = blockdev.mount_points(name)
     if mounted_at and (not mount_point or os.path.realpath(mount_point) in mounted_at):
         return f"{node} is mounted at {mounted_at[0]}"
     signatures = _format_blank_disk(storage, name, node)
@@ -269,9 +265,5 @@ def _unmount_disk(attached: AttachedDisk) -> None:
     """Unmount a disk from where the agent mounted it, if it is this disk. Raises ApplyError."""
     name = iscsi.disks_by_lun(attached.where).get(attached.lun)
     mount_point = os.path.realpath(attached.mounted) if attached.mounted else ""
-    if (
-        name
-        and mount_point
-        and blockdev.Mount(blockdev.device_number(name), mount_point) in blockdev.read_mounts()
-    ):
+    if name and mount_point and mount_point in blockdev.mount_points(name):
         blockdev.unmount(mount_point)

@@ -134,9 +134,7 @@ def _set_sudo(user: User, timeout_seconds: float) -> Iterator[Finding]:
 
 
 def withdraw_user(login: str) -> None:
-    """Remove the agent's keys and sudo file of a user. Raises ApplyError."""
-    if not LOGIN.fullmatch(login):
-        return
+    """Remove the agent's keys and sudo file of a recorded user. Raises ApplyError."""
     revoke_sudo(login)
     account = find_account(login)
     try:

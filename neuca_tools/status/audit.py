@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import ACCEPT_DAD, dotted_name
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState, Origin
+from neuca_tools.model.device_settings import Note
 from neuca_tools.status.judge import problem_json
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
@@ -21,6 +22,7 @@ RECEIVE = "net/ipv4/tcp_rmem"
 USUAL_RTTS: tuple[float, ...] = (0.01, 0.05, 0.1)  # seconds: shown if none is configured
 EFFECTIVE, NOT_YET, OVERRIDDEN = "effective", "not yet", "overridden"  # effects, see Row
 SYSCTL = "sysctl."  # prefix of the name of a setting that is a sysctl
+Setting = tuple[Optional[LinkKey], str]  # without a link: of the host
 
 
 class Row(NamedTuple):
@@ -61,21 +63,18 @@ def effect_text(effect: str, reason: str) -> str:
 
 def audit_rows(
     resolution: Resolution, observed: NetworkState, link: Optional[LinkKey] = None
-) -> list[Row]:
+) -> Iterator[Row]:
     """The settings of the host and those of each dataplane link, NICs first; or only of `link`."""
+    if link is None:
+        yield from _host_rows(resolution, observed)
     keys = [key for key in resolution.requests if key in resolution.desired.links]
-    settings = list(_host_rows(resolution, observed))
-    if link:
-        keys, settings = [key for key in keys if key == link], []
-    tuned: dict[LinkKey, list[JudgedValue]] = {key: [] for key in keys}
-    for value in resolution.tuning.values:
-        if value.link in tuned:
-            tuned[value.link].append(value)
+    tuned = {(value.link, value.setting): value for value in resolution.tuning.values}
+    notes = {(note.link, note.setting): note for note in resolution.notes}
     for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
-        scalars = _link_scalars(key, resolution, observed, tuned[key])
-        settings += _without_effect(scalars, resolution)
-        settings += _link_sysctls(key, resolution, observed)
-    return settings
+        if link in (None, key):
+            scalars = _link_scalars(key, resolution, observed, tuned)
+            yield from _without_effect(scalars, notes)
+            yield from _link_sysctls(key, resolution, observed)
 
 
 def _host_rows(resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
@@ -94,25 +93,26 @@ def _host_rows(resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
 
 
 def _link_scalars(
-    key: LinkKey, resolution: Resolution, observed: NetworkState, tuned: Iterable[JudgedValue]
+    key: LinkKey,
+    resolution: Resolution,
+    observed: NetworkState,
+    tuned: Mapping[Setting, JudgedValue],
 ) -> Iterator[Row]:
     """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
     link, name = observed.links.get(key), _name_of_link(key, resolution, observed)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
-    values = {value.setting: value for value in tuned}
     for setting in ("mtu", "txqueuelen"):
         current = _number_text(getattr(link, setting, None))
         desired = _number_text(getattr(resolution.desired.links[key], setting))
-        if setting in values:
-            yield _of_profile(values[setting], current, name)
+        if (key, setting) in tuned:
+            yield _of_profile(tuned[key, setting], current, name)
         elif setting in sources and desired is not None:
             row = _requested_row(setting, current, desired, sources[setting])
             yield row._replace(link=key, name=name)
 
 
-def _without_effect(rows: Iterable[Row], resolution: Resolution) -> Iterator[Row]:
+def _without_effect(rows: Iterable[Row], notes: Mapping[Setting, Note]) -> Iterator[Row]:
     """The rows, of which none is effective if status has a note that it has no effect."""
-    notes = {(note.link, note.setting): note for note in resolution.notes}
     for row in rows:
         note = notes.get((row.link, row.setting))
         if note and row.effect == EFFECTIVE:

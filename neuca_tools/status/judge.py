@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
@@ -133,7 +133,7 @@ def judge_host(
         "neuca": version,
         "state": state,
         "document": _document_json(document),
-        "interfaces": _interfaces_json(resolution, world, problems, own_names),
+        "interfaces": list(_interfaces_json(resolution, world, problems, own_names)),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass_json(report),
@@ -150,12 +150,11 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
     return not operation.handles.isdisjoint(unapplied)
 
 
-def _document_problems(document: DocumentStatus) -> list[Problem]:
+def _document_problems(document: DocumentStatus) -> Iterator[Problem]:
     """What is wrong with the document itself."""
-    problems = [Problem("invalid", text) for text in document.invalid]
+    yield from (Problem("invalid", text) for text in document.invalid)
     if document.disputed:
-        problems.append(Problem("contested", document.disputed))
-    return problems
+        yield Problem("contested", document.disputed)
 
 
 def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
@@ -229,34 +228,27 @@ def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> lis
 
 def _unfinished_problems(
     left: Sequence[Operation], pending: Collection[Operation]
-) -> list[Problem]:
+) -> Iterator[Problem]:
     """What is left to do, apart from files."""
-    problems = []
     for operation in left:
         if isinstance(operation, WriteFile):
             continue
         key = operation.link and operation.link.key
         if operation in pending:
-            problems.append(Problem("pending", f"not done yet: {operation.text}", key))
+            yield Problem("pending", f"not done yet: {operation.text}", key)
         else:
-            text = f"changed; neuca apply would {operation.text}"
-            problems.append(Problem("drift", text, key))
-    return problems
+            yield Problem("drift", f"changed; neuca apply would {operation.text}", key)
 
 
-def _contested_problems(resolution: Resolution, observed: NetworkState) -> list[Problem]:
+def _contested_problems(resolution: Resolution, observed: NetworkState) -> Iterator[Problem]:
     """A problem for each of our links that a network manager manages too."""
-    problems = []
     for key, link in observed.links.items():
         desired = resolution.desired.links.get(key)
         if desired is None or not desired.managers:  # empty: a manager does DHCP on it
             continue
-        problems += [
-            Problem("contested", f"{TITLES.get(manager, manager)} manages it", key)
-            for manager, state in link.managers.items()
-            if state == "managed" != desired.managers.get(manager)
-        ]
-    return problems
+        for manager, state in link.managers.items():
+            if state == "managed" != desired.managers.get(manager):
+                yield Problem("contested", f"{TITLES.get(manager, manager)} manages it", key)
 
 
 def _document_json(document: DocumentStatus) -> dict[str, Any]:
@@ -274,14 +266,13 @@ def _interfaces_json(
     world: World,
     problems: Sequence[Problem],
     own_names: Mapping[LinkKey, str],
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     by_link, notes = _grouped_by_link(problems), _grouped_by_link(resolution.notes)
     devices = find_links(world, resolution.roles)
-    interfaces = []
     for link in resolution.shown_links:
         device, on_link = devices.get(link.key), by_link[link.key]
         name = device.name if device else _absent_name(link, resolution)
-        interface = {
+        yield {
             "mac": nic_mac(link),
             "name": name,
             "desired_name": _desired_name(link, resolution, own_names),
@@ -302,8 +293,6 @@ def _interfaces_json(
             "master": link.master and str(link.master),
             "table": resolution.tables.get(link.key),
         }
-        interfaces.append(interface)
-    return interfaces
 
 
 def _grouped_by_link(items: Iterable[Any]) -> Mapping[Optional[LinkKey], list[Any]]:

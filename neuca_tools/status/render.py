@@ -178,20 +178,15 @@ def _note_text(note: Mapping[str, str]) -> str:
     return f"note: {note['setting']}: {note['effect']}: {note['reason']}"
 
 
-def _guest_lines(features: Sequence[Mapping[str, Any]]) -> list[str]:
+def _guest_lines(features: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The state of each feature of the guest, with the findings that are not problems."""
-    if not features:
-        return []
-    lines = [
-        "guest: " + ", ".join(f"{feature['feature']} {feature['state']}" for feature in features)
-    ]
+    states = ", ".join(f"{feature['feature']} {feature['state']}" for feature in features)
+    if states:
+        yield f"guest: {states}"
     for feature in features:
-        lines += [
-            f"      {feature['feature']}: {finding['text']}"
-            for finding in feature["findings"]
-            if finding["state"] in ("ok", "pending")
-        ]
-    return lines
+        for finding in feature["findings"]:
+            if finding["state"] in ("ok", "pending"):
+                yield f"      {feature['feature']}: {finding['text']}"
 
 
 def _last_pass_line(last: Optional[Mapping[str, Any]]) -> str:
@@ -218,17 +213,15 @@ def plan_text(
 
 def unfulfilled_lines(
     problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool
-) -> list[str]:
+) -> Iterator[str]:
     """One line for each request that is not fulfilled: its interface, and the reason."""
-    lines = []
     for problem in problems:
         outcome = "left alone"
         if problem.code not in INFORMATIVE_CODES:
             severity = "failed" if problem.code == "failed" else "degraded"
             outcome = _colored_by_state("not done", severity, color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
-        lines.append(": ".join(filter(None, (outcome, link, problem.text))))
-    return lines
+        yield ": ".join(filter(None, (outcome, link, problem.text)))
 
 
 def outcome_line(state: str, changed: int, problems: Sequence[Problem], color: bool) -> str:

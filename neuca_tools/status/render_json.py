@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 from neuca_tools.desired.device_settings import flat_settings
@@ -253,7 +253,7 @@ def explain_link(
 
 def _settings_explained(
     key: LinkKey, resolution: Resolution, current: Mapping[str, SettingValue], record: Record
-) -> list[dict[str, SettingValue]]:
+) -> Iterator[dict[str, SettingValue]]:
     request = resolution.requests.get(key) or LinkRequest(key)
     of_host = resolution.desired.sysctls
     sysctls = {path: value for path, value in request.sysctls if of_host.get(path) == value}
@@ -266,14 +266,11 @@ def _settings_explained(
         **originals.device,
     }
     origins = _origin_by_setting(request)
-    rows = []
     for setting in _explained_settings(request, originals, {*origins, *desired}, origins):
         # The agent itself wants the name, and sysctls such as accept_ra.
         is_wanted = setting in origins or setting == "name" or setting.startswith(SYSCTL)
         values = desired.get(setting) if is_wanted else None, current.get(setting)
-        row = explained_setting(setting, origins.get(setting), *values, original.get(setting))
-        rows.append(row)
-    return rows
+        yield explained_setting(setting, origins.get(setting), *values, original.get(setting))
 
 
 def _explained_settings(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
@@ -107,11 +106,11 @@ def raised_value(base: Optional[str], requested: str) -> str:
     >>> raised_value("cubic", "htcp")
     'htcp'
     """
-    pairs = list(zip((base or "").split(), requested.split()))
-    if not len(pairs) == len((base or "").split()) == len(requested.split()):
+    old, new = (base or "").split(), requested.split()
+    if len(old) != len(new):
         return requested
-    have_numbers = all(word == KEEP or number_of(word) is not None for word in chain(*pairs))
-    return " ".join(_raised_word(*pair, have_numbers) for pair in pairs)
+    have_numbers = all(word == KEEP or number_of(word) is not None for word in (*old, *new))
+    return " ".join(_raised_word(*pair, have_numbers) for pair in zip(old, new))
 
 
 def _raised_word(old: str, new: str, have_numbers: bool) -> str:

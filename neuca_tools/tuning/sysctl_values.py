@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Union
+from typing import Optional
 
 # In decimal, hexadecimal or octal notation, of at most 20 characters (proc_get_long,
 # kernel/sysctl.c).
@@ -30,14 +30,11 @@ def is_same_sysctl(path: str, current: Optional[str], wanted: Optional[str]) -> 
     """
     if current is None or wanted is None or current == wanted:
         return current is not None and wanted is not None
-    pairs = list(zip(current.split(), wanted.split()))
-    if not len(pairs) == len(current.split()) == len(wanted.split()):
+    present, desired = current.split(), wanted.split()
+    if len(present) != len(desired):
         return False
     rounding = _rounding_of(path)
-    return all(
-        _is_near(_number_or_word(observed), _number_or_word(desired), rounding)
-        for observed, desired in pairs
-    )
+    return all(_is_near(*pair, rounding) for pair in zip(present, desired))
 
 
 def _rounding_of(path: str) -> range:
@@ -57,12 +54,8 @@ def number_of(word: str) -> Optional[int]:
     return int(word, 8 if match["octal"] else 10)
 
 
-def _number_or_word(word: str) -> Union[int, str]:
-    number = number_of(word)
-    return word if number is None else number
-
-
-def _is_near(current: Union[int, str], wanted: Union[int, str], rounding: range) -> bool:
-    if isinstance(current, int) and isinstance(wanted, int):
-        return current - wanted in rounding
-    return current == wanted
+def _is_near(current: str, wanted: str, rounding: range) -> bool:
+    present, desired = number_of(current), number_of(wanted)
+    if present is None or desired is None:
+        return current == wanted
+    return present - desired in rounding
