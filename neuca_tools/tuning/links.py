@@ -84,11 +84,13 @@ def _judge_link_value(
     """The judged value, and whether the link has it without the agent."""
     setting, requested = value.setting, int(value.requested)
     current = _current_value(setting, device, limit)
-    # The value before the agent changed it, if it ever did.
+    # The value before the agent changed it, if it is to be restored.
     original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
     is_written = record.written.get(WrittenSetting(setting, key)) == str(current)
     is_ours = is_written and device is not None
-    base = (original if is_ours else current) or 0
+    base = current or 0
+    if is_ours:
+        base = _default_value(value, base, record, limit) if original is None else original
     wanted = max(base, min(requested, limit.value))
     is_unchanged = wanted == current and original is None
     judged = value._replace(wanted=str(wanted))
@@ -99,6 +101,12 @@ def _judge_link_value(
     if is_ours or is_unchanged:
         judged = value
     return judged._replace(effect="not applicable", reason=limit.reason), is_unchanged
+
+
+def _default_value(value: JudgedValue, current: int, record: Record, limit: _Limit) -> int:
+    """The value of a link without an original one: a VLAN of ours has the MTU of its NIC."""
+    is_vlan_mtu = value.setting == "mtu" and value.link in record.owned.vlans
+    return limit.value if is_vlan_mtu else current
 
 
 def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> Optional[int]:

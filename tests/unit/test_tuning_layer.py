@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tuning_profile import shipped
-from worlds import LAWS, PLACES, Agent, bare, machine, nic, texts, vlan
+from worlds import LAWS, PLACES, Agent, Policy, bare, mac, machine, nic, texts, vlan
 
 from neuca_tools.agent.change import Restore
 from neuca_tools.apply.decide import Observation
@@ -408,6 +408,29 @@ def test_a_larger_mtu_stays_also_if_it_was_set_by_hand_after_ours():
     agent.run()
     agent.kernel.set_mtu(2, 9216)
     assert texts(agent.plan()) == []
+
+
+def test_a_profile_does_not_lower_what_we_have_restored():
+    nic_lines = f"[interface {bare(2)}]\nmtu = 2000\ntxqueuelen = 2000\n"
+    agent = Tuned(host(), f"{VLAN}mtu = 1300\n{nic_lines}")
+    agent.run()
+    agent.ask(VLAN)
+    agent.run()
+    agent.profiles = [own(mtu=1400, txqueuelen=500)]
+    assert tuning_texts(agent.plan()) == []
+
+
+def test_what_was_set_on_a_nic_is_known_after_a_revert_while_the_nic_was_ignored():
+    agent = Tuned(
+        host(), f"{TWO}[interface {bare(2)}]\nmtu = 1300\n", [own(mtu=2000)], facts=Facts(VM)
+    )
+    agent.run()
+    heeding = agent.settings
+    agent.settings = heeding._replace(policy=Policy(ignored=frozenset({mac(2)})))
+    agent.revert()
+    agent.settings = heeding
+    agent.ask(TWO)
+    assert tuning_texts(agent.run()[0]) == ["set the MTU of eth2 from 1300 to 1500"]
 
 
 def test_the_mtu_of_a_virtual_machine_is_not_raised():
