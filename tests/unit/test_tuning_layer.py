@@ -125,6 +125,32 @@ def test_what_a_killed_pass_has_not_lowered_is_lowered_by_the_next_one():
     assert agent.kernel.sysctls[TCP] == "4096 131072 8388608"
 
 
+class KilledAtTheEnd(Tuned):
+    """A host on which a pass can be killed after its changes."""
+
+    is_killed = False
+
+    def save_record(self, record):
+        self.record = record
+
+    def wait_for_udev(self, _):
+        if self.is_killed:
+            raise KeyboardInterrupt
+
+
+def test_what_a_killed_pass_has_set_is_restored():
+    agent = KilledAtTheEnd(host(), TWO, [own(txqueuelen=500)])
+    agent.run()
+    agent.ask(f"{TWO}[interface {bare(2)}]\ntxqueuelen = 4000\n")
+    agent.is_killed = True
+    with pytest.raises(KeyboardInterrupt):
+        agent.run()
+    agent.is_killed = False
+    agent.ask(TWO)
+    agent.run()
+    assert agent.kernel.devices[2].txqueuelen == 1000
+
+
 # --- values of the host ----------------------------------------------------------------------------------------------
 
 
@@ -418,6 +444,25 @@ def test_a_profile_does_not_lower_what_we_have_restored():
     agent.run()
     agent.profiles = [own(mtu=1400, txqueuelen=500)]
     assert tuning_texts(agent.plan()) == []
+
+
+def test_a_profile_does_not_lower_the_queue_of_a_new_vlan():
+    agent = Tuned(host(), VLAN, [own(txqueuelen=500)])
+    assert tuning_texts(agent.run()[0]) == []
+
+
+def test_an_mtu_from_a_bond_is_not_taken_for_one_of_the_user():
+    bond = f"[bond bond0]\nmode = active-backup\nmembers = {bare(2)}\n"
+    agent = Tuned(host(), f"{bond}mtu = 1400\n", [own(mtu=1300)])
+    agent.run()
+    agent.ask(TWO)
+    agent.run()
+    assert agent.kernel.devices[2].mtu == 1500
+    agent.ask(f"{bond}mtu = 1400\n")
+    agent.run()
+    agent.ask(bond.replace("active-backup", "broadcast"))
+    agent.run()
+    assert agent.kernel.named("bond0").mtu == 1500
 
 
 def test_what_was_set_on_a_nic_is_known_after_a_revert_while_the_nic_was_ignored():
