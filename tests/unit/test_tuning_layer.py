@@ -138,14 +138,18 @@ class KilledAtTheEnd(Tuned):
             raise KeyboardInterrupt
 
 
-def test_what_a_killed_pass_has_set_is_restored():
+@pytest.mark.parametrize("is_completed", [False, True])
+def test_what_a_killed_pass_has_set_is_restored(is_completed):
     agent = KilledAtTheEnd(host(), TWO, [own(txqueuelen=500)])
+    agent.ask(f"{TWO}[interface {bare(2)}]\ntxqueuelen = 2000\n")
     agent.run()
     agent.ask(f"{TWO}[interface {bare(2)}]\ntxqueuelen = 4000\n")
     agent.is_killed = True
     with pytest.raises(KeyboardInterrupt):
         agent.run()
     agent.is_killed = False
+    if is_completed:
+        agent.run()
     agent.ask(TWO)
     agent.run()
     assert agent.kernel.devices[2].txqueuelen == 1000
