@@ -29,6 +29,7 @@ from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import (
+    UNCHANGED,
     Document,
     Link,
     LinkKey,
@@ -101,16 +102,28 @@ class Restore(Purpose):
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
-        """Forget the original values, unless one could not be restored.
+        """Forget what was restored, unless something could not be.
 
-        Those of a NIC that a pass leaves alone, such as a port of a foreign bridge, are kept too.
+        What was not is kept: that of a NIC that a pass leaves alone, such as a port of a foreign
+        bridge, and the MTUs of bonds, of their members and of other links of ours.
         """
+        record, restored = decision.record, decision.desired.links
         if result.failures:
-            return decision.record
-        originals = decision.record.originals.items()
-        left = {key: original for key, original in originals if key not in decision.observed.links}
-        return decision.record._replace(
-            originals=left, original_sysctls={}, declined={}, written={}
+            return record
+        left = {
+            key: _not_restored(original, restored.get(key))
+            for key, original in record.originals.items()
+        }
+        written = {
+            setting: value
+            for setting, value in record.written.items()
+            if setting.link and getattr(restored.get(setting.link), setting.setting, None) is None
+        }
+        return record._replace(
+            originals={key: original for key, original in left.items() if original != UNCHANGED},
+            original_sysctls={},
+            declined={},
+            written=written,
         )
 
 
@@ -272,13 +285,23 @@ def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
 
 
+def _not_restored(original: OriginalValues, restored: Optional[Link]) -> OriginalValues:
+    """The original values that stay: all of a link that is left alone, the MTU in a bond."""
+    if restored is None:
+        return original
+    return OriginalValues(mtu=original.mtu if restored.mtu is None else None)
+
+
 def _original_link(link: Link, original: OriginalValues) -> Link:
-    """The link with its original settings, but for those of a place that it has left."""
+    """The link with its original settings, but for those of a place that it has left.
+
+    A bond sets the MTU of its members.
+    """
     device = original.device.items()
     return replace(
         link,
         state=None,
-        mtu=original.mtu,
+        mtu=None if link.is_in_bond else original.mtu,
         txqueuelen=original.txqueuelen,
         sysctls=original.sysctls,
         device={

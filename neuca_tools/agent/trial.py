@@ -78,6 +78,7 @@ def _pass_on_trial(
     removed once the document is saved or the roll-back is complete, and stays otherwise.
     """
     config, intake = host.config, host.intake
+    host.remove_journal()  # a pass that was interrupted is made again after the roll-back
     decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     transaction = Transaction(host, Pass(scope=None), decision)

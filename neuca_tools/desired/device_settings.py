@@ -22,9 +22,14 @@ from neuca_tools.documents.neuca.link_settings import (
     row_of,
 )
 from neuca_tools.model import LinkKey
-from neuca_tools.model.device_settings import Declined, DeviceSettings, Effect, Note
+from neuca_tools.model.device_settings import (
+    USUAL_TXQUEUELEN,
+    Declined,
+    DeviceSettings,
+    Effect,
+    Note,
+)
 
-USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 # They have limits of their own (net/sched: only the fifo kinds and htb read tx_queue_len).
 WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "cake", "codel", "fq_pie", "sfq")
 

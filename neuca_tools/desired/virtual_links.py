@@ -180,6 +180,8 @@ class VirtualLinks:
             self.device_by_name.get(key.virtual_name),
             self.roles.made.devices.get(key.mac),
         )
+        if ours is not None and ours.index in self.roles.guard.devices:
+            return f'"{ours.name}" depends on a management or ignored NIC'
         if holder is not None and (ours is None or holder.index != ours.index):
             if holder.kind == key.kind and holder.name == key.virtual_name:
                 return (

@@ -12,6 +12,8 @@ from neuca_tools.model.links import LinkKey
 
 Refusal = Literal["not applicable", "unsupported"]
 
+USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
+
 
 class DeviceSettings(NamedTuple):
     """The observed settings of a device, by names such as `rings.rx`; only requested ones are read.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
-from neuca_tools.desired.device_settings import USUAL_TXQUEUELEN, restorable_values
+from neuca_tools.desired.device_settings import restorable_values
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -24,7 +24,7 @@ from neuca_tools.model import (
     Record,
     WrittenSetting,
 )
-from neuca_tools.model.device_settings import Declined, Refusal
+from neuca_tools.model.device_settings import USUAL_TXQUEUELEN, Declined, Refusal
 from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import CreateLink, SetDevice, SetMaster

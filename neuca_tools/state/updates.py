@@ -26,8 +26,10 @@ from neuca_tools.model import (
     OwnedObjects,
     Record,
     World,
+    WrittenSetting,
 )
 from neuca_tools.model.addresses import EVERYTHING
+from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
@@ -145,11 +147,22 @@ def forget_restored(
             if key.mac in unseen or key in observed.links
         },
         written={
-            written: value
-            for written, value in record.written.items()
+            written: _written_value(written, record, observed)
+            for written in record.written
             if written.link is not None or written.setting in settings
         },
     )
+
+
+def _written_value(written: WrittenSetting, record: Record, observed: NetworkState) -> str:
+    """The value that we wrote last: after an interrupted pass over the link, the present one."""
+    key = written.link
+    if key is not None and key in observed.links:
+        is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
+        value = getattr(observed.links[key], written.setting)
+        if is_interrupted and value is not None:
+            return str(value)
+    return record.written[written]
 
 
 def _owned_still(

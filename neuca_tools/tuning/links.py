@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.documents.stacking import merge_requests
 from neuca_tools.model import (
     UNCHANGED,
+    UNRECORDED,
     Device,
     LinkKey,
     LinkRequest,
@@ -18,7 +19,8 @@ from neuca_tools.model import (
     Requests,
     WrittenSetting,
 )
-from neuca_tools.model.device_settings import Note
+from neuca_tools.model.device_settings import USUAL_TXQUEUELEN, Note
+from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.tuning.layer import JudgedValue, Layer, ProfileValue
 
 
@@ -84,11 +86,12 @@ def _judge_link_value(
     """The judged value, and whether the link has it without the agent."""
     setting, requested = value.setting, int(value.requested)
     current = _current_value(setting, device, limit)
-    # The value before the agent changed it, if it ever did.
+    # The value before the agent changed it, if it is to be restored.
     original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
-    is_written = record.written.get(WrittenSetting(setting, key)) == str(current)
-    is_ours = is_written and device is not None
-    base = (original if is_ours else current) or 0
+    is_ours = _is_ours(value, device, record)
+    base = current
+    if is_ours:
+        base = _default_value(value, base, record, limit) if original is None else original
     wanted = max(base, min(requested, limit.value))
     is_unchanged = wanted == current and original is None
     judged = value._replace(wanted=str(wanted))
@@ -101,11 +104,32 @@ def _judge_link_value(
     return judged._replace(effect="not applicable", reason=limit.reason), is_unchanged
 
 
-def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> Optional[int]:
-    """The value that the link has; a new VLAN inherits the MTU of its NIC. None if unknown."""
+def _is_ours(value: JudgedValue, device: Optional[Device], record: Record) -> bool:
+    """Whether the agent has set what the link has, perhaps in a pass that was interrupted.
+
+    A bond sets the MTU of its members.
+    """
+    setting, key = value.setting, value.link
+    if device is None or key is None:
+        return False
+    if setting == "mtu" and device.slave:
+        return True
+    is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
+    written = record.written.get(WrittenSetting(setting, key))
+    return is_interrupted or written == str(getattr(device, setting))
+
+
+def _default_value(value: JudgedValue, current: int, record: Record, limit: _Limit) -> int:
+    """The value of a link without an original one: a VLAN of ours has the MTU of its NIC."""
+    is_vlan_mtu = value.setting == "mtu" and value.link in record.owned.vlans
+    return limit.value if is_vlan_mtu else current
+
+
+def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> int:
+    """The value that the link has; a new VLAN inherits the MTU of its NIC."""
     if device is not None:
         return int(getattr(device, setting))
-    return limit.value if setting == "mtu" else None
+    return limit.value if setting == "mtu" else USUAL_TXQUEUELEN
 
 
 def _highest_mtu(

@@ -361,6 +361,20 @@ def test_a_trial_that_cannot_be_taken_back_whole_leaves_the_original_values_know
     assert host.link("eth2")["txqlen"] == 1000
 
 
+def test_a_trial_after_a_killed_pass_returns_to_what_it_found(host):
+    killed = "import os; from neuca_tools.apply.host import Host\nHost.remove_journal = lambda _: os.kill(os.getpid(), 9)\n"
+    host.document(f"{EARLIER}[interface {mac(2)}]\ntxqueuelen = 555\n")
+    words = ["apply", "--config", str(host.config_file)]
+    command = [*host.guest.enter, sys.executable, "-c", killed + MAIN, *words]
+    host.foreign.remember()
+    assert subprocess.run(command, env=host.environment, check=False).returncode == -9
+    assert (host.folder / "state/journal.json").exists()
+    before = state(host)
+    assert Trial(host, 1).end()[0] == 1
+    assert (state(host), host.link("eth2")["txqlen"]) == (before, 555)
+    assert host.once().code == 0  # it completes the killed pass
+
+
 def test_a_trial_that_deletes_a_link_on_a_nic_that_nothing_else_is_asked_of_is_taken_back(host):
     host.foreign.may_make("vx0")
     vxlan = f"[vxlan vx0]\nid = 6\nparent = {mac(2)}\naddresses = 10.42.0.2/16\n"

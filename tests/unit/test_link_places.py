@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from worlds import Agent, Policy, key, mac, machine, nic, texts
 
+from neuca_tools.model import LinkKey
 from neuca_tools.state.intentions import record_intentions
 
 OWN = "02:00:00:00:f1:01"
@@ -40,6 +41,17 @@ def refusals(one):
 
 def settings(one, index):
     return dict(one.kernel.world().settings[index].values)
+
+
+@pytest.mark.parametrize("link", ["[bridge br0]\nmembers = ", "[macvlan br0]\nparent = "])
+def test_a_link_of_ours_on_an_ignored_nic_is_refused_and_not_created_again(link):
+    one = agent(f"{section(3)}{link}{mac(2)}\n")
+    passes(one)
+    one.settings = one.settings._replace(policy=Policy(ignored=frozenset({mac(2)})))
+    assert passes(one, f"{section(3)}{link}{mac(3)}\n") == []
+    assert refusals(one) == [
+        (LinkKey(link[1:].split("]")[0]), '"br0" depends on a management or ignored NIC')
+    ]
 
 
 # --- The MAC address of a NIC ---------------------------------------------------------------------

@@ -9,12 +9,13 @@ import os
 from ipaddress import ip_interface
 
 import pytest
-from worlds import Agent, key, mac, machine, nic
+from worlds import PLACES, Agent, key, mac, machine, nic, texts
 
 from neuca_tools.agent.change import Release, Restore, undo_release
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.commands.change import _record_as_management
 from neuca_tools.config import Config
+from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.state.records import load_record, save_record
@@ -52,6 +53,38 @@ def test_nothing_is_released_or_reverted_that_the_record_cannot_keep(tmp_path, p
         Transaction(agent, purpose, purpose.adapt(agent.survey())).run()
     assert (caught.value.text, caught.value.errno) == (agent.unsaved_reason(), errno.ENOSPC)
     assert kernel.world() == before
+
+
+def revert(agent):
+    purpose = Restore(PLACES.sysctl / SYSCTL_FILE)
+    outcome = Transaction(agent, purpose, purpose.adapt(agent.survey())).run()
+    agent.record = outcome.decision.record
+    return texts(outcome.result.done)
+
+
+def test_a_member_of_a_bond_has_its_mtu_from_the_bond_after_a_revert_and_its_original_one_later():
+    bond = f"[bond bond0]\nmode = active-backup\nmembers = {mac(2)}\nmtu = 1400\n"
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), bond)
+    agent.run()
+    assert not [text for text in revert(agent) if "MTU" in text]
+    assert agent.kernel.devices[2].mtu == 1400
+    for text, mtu in ((f"[interface {mac(2)}]\nmtu = 1300\n", 1300), ("[interfaces]\n", 1500)):
+        agent.ask(text)
+        agent.run()
+        assert agent.kernel.devices[2].mtu == mtu
+
+
+@pytest.mark.parametrize("kind", ["bridge br0", "bond bond0"])
+def test_a_virtual_link_has_its_default_mtu_after_a_revert_if_none_is_requested_any_more(kind):
+    link = f"[{kind}]\nmembers = {mac(2)}\n"
+    link += "mode = active-backup\n" if kind.startswith("bond") else ""
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"{link}mtu = 1400\ntxqueuelen = 70\n")
+    agent.run()
+    revert(agent)
+    agent.ask(link)
+    agent.run()
+    device = agent.kernel.named(kind.split()[1])
+    assert (device.mtu, device.txqueuelen) == (1500, 1000)
 
 
 @pytest.mark.parametrize("change", [undo_release, _record_as_management])

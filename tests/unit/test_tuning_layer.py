@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tuning_profile import shipped
-from worlds import LAWS, PLACES, Agent, bare, machine, nic, texts, vlan
+from worlds import LAWS, PLACES, Agent, Policy, bare, mac, machine, nic, texts, vlan
 
 from neuca_tools.agent.change import Restore
 from neuca_tools.apply.decide import Observation
@@ -123,6 +123,36 @@ def test_what_a_killed_pass_has_not_lowered_is_lowered_by_the_next_one():
     agent.run()
     assert agent.kernel.devices[2].txqueuelen == 3000
     assert agent.kernel.sysctls[TCP] == "4096 131072 8388608"
+
+
+class KilledAtTheEnd(Tuned):
+    """A host on which a pass can be killed after its changes."""
+
+    is_killed = False
+
+    def save_record(self, record):
+        self.record = record
+
+    def wait_for_udev(self, _):
+        if self.is_killed:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_completed", [False, True])
+def test_what_a_killed_pass_has_set_is_restored(is_completed):
+    agent = KilledAtTheEnd(host(), TWO, [own(txqueuelen=500)])
+    agent.ask(f"{TWO}[interface {bare(2)}]\ntxqueuelen = 2000\n")
+    agent.run()
+    agent.ask(f"{TWO}[interface {bare(2)}]\ntxqueuelen = 4000\n")
+    agent.is_killed = True
+    with pytest.raises(KeyboardInterrupt):
+        agent.run()
+    agent.is_killed = False
+    if is_completed:
+        agent.run()
+    agent.ask(TWO)
+    agent.run()
+    assert agent.kernel.devices[2].txqueuelen == 1000
 
 
 # --- values of the host ----------------------------------------------------------------------------------------------
@@ -408,6 +438,48 @@ def test_a_larger_mtu_stays_also_if_it_was_set_by_hand_after_ours():
     agent.run()
     agent.kernel.set_mtu(2, 9216)
     assert texts(agent.plan()) == []
+
+
+def test_a_profile_does_not_lower_what_we_have_restored():
+    nic_lines = f"[interface {bare(2)}]\nmtu = 2000\ntxqueuelen = 2000\n"
+    agent = Tuned(host(), f"{VLAN}mtu = 1300\n{nic_lines}")
+    agent.run()
+    agent.ask(VLAN)
+    agent.run()
+    agent.profiles = [own(mtu=1400, txqueuelen=500)]
+    assert tuning_texts(agent.plan()) == []
+
+
+def test_a_profile_does_not_lower_the_queue_of_a_new_vlan():
+    agent = Tuned(host(), VLAN, [own(txqueuelen=500)])
+    assert tuning_texts(agent.run()[0]) == []
+
+
+def test_an_mtu_from_a_bond_is_not_taken_for_one_of_the_user():
+    bond = f"[bond bond0]\nmode = active-backup\nmembers = {bare(2)}\n"
+    agent = Tuned(host(), f"{bond}mtu = 1400\n", [own(mtu=1300)])
+    agent.run()
+    agent.ask(TWO)
+    agent.run()
+    assert agent.kernel.devices[2].mtu == 1500
+    agent.ask(f"{bond}mtu = 1400\n")
+    agent.run()
+    agent.ask(bond.replace("active-backup", "broadcast"))
+    agent.run()
+    assert agent.kernel.named("bond0").mtu == 1500
+
+
+def test_what_was_set_on_a_nic_is_known_after_a_revert_while_the_nic_was_ignored():
+    agent = Tuned(
+        host(), f"{TWO}[interface {bare(2)}]\nmtu = 1300\n", [own(mtu=2000)], facts=Facts(VM)
+    )
+    agent.run()
+    heeding = agent.settings
+    agent.settings = heeding._replace(policy=Policy(ignored=frozenset({mac(2)})))
+    agent.revert()
+    agent.settings = heeding
+    agent.ask(TWO)
+    assert tuning_texts(agent.run()[0]) == ["set the MTU of eth2 from 1300 to 1500"]
 
 
 def test_the_mtu_of_a_virtual_machine_is_not_raised():
