@@ -1062,6 +1062,14 @@ def test_what_loss_leaves_after_a_fast_start_is_no_token_bucket():
     assert causes(received)[0] == "D05"
 
 
+def test_a_window_of_one_segment_is_what_a_timeout_leaves_and_no_policer():
+    """Even rate, and windows that so many losses by chance would not leave."""
+    rates, counts = [31, 14.2, 15.1, 14.6, 15.9, 14.8, 15.6, 14.9], [190, *[125] * 7]
+    policed = text(rates, [14.1, 22.6, 24.0, 21.2, 28.3, 19.8, 25.5, 24.0], counts)
+    lossy = text(rates, [14.1, 22.6, 24.0, 1.41, 28.3, 19.8, 1.41, 24.0], counts)
+    assert (causes(policed)[0], causes(lossy)[0]) == ("D17", "D05")
+
+
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]
