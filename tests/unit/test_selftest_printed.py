@@ -1070,6 +1070,15 @@ def test_a_window_of_one_segment_is_what_a_timeout_leaves_and_no_policer():
     assert (causes(policed)[0], causes(lossy)[0]) == ("D17", "D05")
 
 
+def test_single_retransmits_may_be_probes_that_shrink_no_window():
+    rates = [1650, 1820, 1840, 1770, 1290, 1560, 1730, 1250, 1490, 1660]
+    windows = [310, 405, 470, 490, 240, 330, 440, 205, 300, 390]
+    lossy = text(rates, windows, [90, 1, 2, 1, 700, 1, 2, 880, 1, 1], ends=WAN)
+    assert causes(lossy)[0] == "D05"
+    steady = text(rates, windows, [90, 1, 250, 1, 40, 1, 250, 30, 1, 250], ends=WAN)
+    assert "D05" not in causes(steady)
+
+
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]
