@@ -1079,6 +1079,15 @@ def test_single_retransmits_may_be_probes_that_shrink_no_window():
     assert "D05" not in causes(steady)
 
 
+def test_the_first_of_few_long_intervals_of_datagrams_counts():
+    """Three of ten seconds; at the first of three of one second, addresses are resolved."""
+    row = "[  5] {:6.2f}-{:<6.2f} sec  {} MBytes  212 Mbits/sec  0.06 ms  {}/{} (50%)\n"
+    long = "".join(row.format(at, at + 10, 253, 183000, 366000) for at in (0, 10, 20))
+    short = "".join(row.format(at, at + 1, 25.3, 18300, 36600) for at in range(3))
+    head = "[ ID] Interval  Transfer  Bitrate  Jitter  Lost/Total Datagrams\n"
+    assert (causes(head + long)[0], "D18" in causes(head + short)) == ("D18", False)
+
+
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]
