@@ -1088,6 +1088,16 @@ def test_the_first_of_few_long_intervals_of_datagrams_counts():
     assert (causes(head + long)[0], "D18" in causes(head + short)) == ("D18", False)
 
 
+def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
+    """Of a client with -R: megabits in each second."""
+    alive, dead = [412.0] * 6 + [0.4, 0, 0.9, 0, 0.8, 0], [412.0] * 6 + [0.4, 0, 0, 0, 0, 0]
+    received = [
+        text(rates, ends=WAN, command="-c 203.0.113.20 -R", summary=False)
+        for rates in (alive, dead)
+    ]
+    assert [causes(each) for each in received] == [["D18"], []]
+
+
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]
