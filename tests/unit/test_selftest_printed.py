@@ -922,6 +922,13 @@ HEALTHY = {
         [540, 800, 210, 130, 0, 45, 30, 80, 110, 120],
         ends=("x", "y"),
     ),
+    "datagrams of a group that a receiver joins late": (
+        "[ ID] Interval  Transfer  Bandwidth  Jitter  Lost/Total Datagrams\n"
+        + "".join(
+            f"[  3] {at:4.1f}-{at + 1:4.1f} sec  129 KBytes  1.06 Mbits/sec  0.03 ms  {lost}\n"
+            for at, lost in enumerate(["98/ 188 (52%)", *["0/ 90 (0%)"] * 4])
+        )
+    ),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(
         [24_100, 27_300, 22_500, 28_200, 25_900], [3300] * 5, [0, 1, 0, 2, 0], ends=WAN

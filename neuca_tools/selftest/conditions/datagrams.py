@@ -379,7 +379,7 @@ def _slow_path(look: Look) -> Optional[Hit]:
     loss = look.known_loss
     if not is_unfragmented(look) or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None
-    if not is_gentle(look) or is_one_of_several(look):
+    if not is_losing(look) or not is_gentle(look) or is_one_of_several(look):
         return None
     return Hit(
         0.76,
