@@ -933,6 +933,7 @@ HEALTHY = {
         [1310, 1440, 1452, 1438, 1461, 1449, 1443, 1455], [3080] * 8
     ),
     "a fast local network that a constant window fills": text([6210] * 8, [3180] * 8),
+    "two late intervals with the same window": text([410, 171, 170], [2100, 3060, 3060], ends=WAN),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(
         [24_100, 27_300, 22_500, 28_200, 25_900], [3300] * 5, [0, 1, 0, 2, 0], ends=WAN

@@ -47,6 +47,7 @@ UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffer
 # Of the window of BBR, which is twice what the path holds, and some segments: a full path has more
 # in flight, unless it holds just a few segments.
 BBR_FLIGHT = 0.35
+MIN_INTERVALS = 3  # in which a window has not changed; in two, it may just have grown
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
@@ -239,7 +240,7 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
-    if not look.windows.flat or not window or not rate or len(look.rates) < 2:
+    if not look.windows.flat or not window or not rate or len(look.rates) < MIN_INTERVALS:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits:
         return None
