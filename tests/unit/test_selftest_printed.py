@@ -1110,6 +1110,14 @@ def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
     assert [causes(each) for each in received] == [["D18"], []]
 
 
+def test_w_does_not_limit_what_is_as_slow_without_it():
+    total = "[  5]   0.00-60.00  sec  4.80 GBytes   {} Mbits/sec   0   sender\n"
+    runs = [f"$ iperf3 -c 203.0.113.20 {option}\n" + total for option in ("-w 1M", "")]
+    assert causes(runs[0].format(687)) == ["D01"]
+    assert causes("".join(runs).format(687, 690)) == []
+    assert causes("".join(runs).format(687, 1390))[0] == "D01"
+
+
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]

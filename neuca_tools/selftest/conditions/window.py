@@ -37,6 +37,7 @@ SMALL_BUFFER, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
+SAME_RATE = (0.9, 1.1)  # of a test without -w, over that with it: -w does not limit
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 # Bytes of one stream, less headers: no system has smaller buffers by default (32 KiB: FreeBSD's
 # net.inet.tcp.sendspace; Linux: tcp(7)) but those of devices.
@@ -103,7 +104,7 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
     if look.run.is_loopback or look.known_rate >= cpu.CORE_RATE:
         return False
-    if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
+    if any(_contradicts_buffer(phase, look) for phase in look.evidence.phases):
         return False
     lowest, highest = _possible_trips(look, asked)
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
@@ -118,14 +119,16 @@ def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
     return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
 
 
-def _is_faster_with_it(phase: Phase, look: Look) -> bool:
-    """Whether a stream had much more with the same -w to the same host, at the same round trip."""
+def _contradicts_buffer(phase: Phase, look: Look) -> bool:
+    """Whether a stream to the same host had much more with the same -w, or no more without."""
     run, flow = phase.run, phase.flow
-    if run is None or flow is None or (run.buffer, run.peer) != (look.run.buffer, look.run.peer):
+    if run is None or flow is None or run.peer not in (None, look.run.peer):
         return False
     rates = known_rates(flow.intervals) or [flow.rate or 0.0]
-    share = median(rates) / run.stream_count
-    return share > OF_STATED[1] * look.known_rate / look.streams
+    ratio = median(rates) / run.stream_count * look.streams / look.known_rate
+    if run.buffer == look.run.buffer:
+        return ratio > OF_STATED[1]
+    return run.buffer is None and SAME_RATE[0] <= ratio <= SAME_RATE[1]
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
