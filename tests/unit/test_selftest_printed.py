@@ -580,6 +580,19 @@ CAUSES = {
         "D09",
         SMALL_DATAGRAMS,
     ),
+    "-w that slow start could not fill without a loss": (
+        "D01",
+        text(
+            [0.3, *[0.41] * 7], [9.2] * 8, [3] + [0] * 7, ends=WAN, command="-c 203.0.113.20 -w 4K"
+        ),
+    ),
+    "a tiny -w in a local network": (
+        "D01",
+        "$ iperf -c 10.20.0.9 -w 1K\n[  3] local 10.20.0.8 port 1 connected with 10.20.0.9 port 2\n"
+        + "".join(
+            f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.50 MBytes  21.0 Mbits/sec\n" for at in range(6)
+        ),
+    ),
     "a policer: windows that so many losses by chance would not leave": (
         "D17",
         text(

@@ -14,6 +14,7 @@ from neuca_tools.selftest.conditions.figures import (
     filled_link_speed,
     is_as_requested,
     is_in_host,
+    late_loss,
     link_speed_for,
 )
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
@@ -69,7 +70,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     if not look.is_unsampled_tcp or not look.run.buffer:
         return None
-    if look.retransmits or is_as_requested(look):
+    if late_loss(look) or is_as_requested(look):
         return None
     if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
@@ -114,8 +115,9 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
 
 def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
     """The shortest and the longest round trip in seconds that the path may have; (0, 0) if none."""
-    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
-        return cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    is_local, longest = look.run.is_local_network, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    if not is_local or look.known_rate < SLOWEST_PATH:
+        return LOCAL_TRIPS[0] if is_local else cpu.LAN_RTT, longest
     return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
 
 
