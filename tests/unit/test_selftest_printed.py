@@ -942,10 +942,6 @@ HEALTHY = {
             for at, lost in enumerate(["98/ 188 (52%)", *["0/ 90 (0%)"] * 4])
         )
     ),
-    "a local radio whose queue holds all that Linux lets a window grow to": text(
-        [1310, 1440, 1452, 1438, 1461, 1449, 1443, 1455], [3080] * 8
-    ),
-    "a fast local network that a constant window fills": text([6210] * 8, [3180] * 8),
     "two late intervals with the same window": text([410, 171, 170], [2100, 3060, 3060], ends=WAN),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(

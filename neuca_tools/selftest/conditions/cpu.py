@@ -148,11 +148,10 @@ def is_flat_for_another_reason(look: Look) -> bool:
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
     """Whether the window would be worth more, at the round trip that the path can have."""
-    # A local round trip is so short that most of the window waits in a queue: it does not limit.
-    if not look.rtt and (look.run.is_local_network or look.known_rate >= CORE_RATE):
+    if not look.rtt and look.known_rate >= CORE_RATE:
         return True
     # A switched network's round trip is constant, and so is what a window allows.
-    if not look.rtt and look.known_rate >= figures.FAST_RATE:
+    if not look.rtt and (look.run.is_local_network or look.known_rate >= figures.FAST_RATE):
         is_small = (look.cwnd or 0.0) < ALLOWED_WINDOW * look.streams
         return is_small or look.known_spread > SHARED_CPU_SPREAD
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
