@@ -581,6 +581,19 @@ CAUSES = {
         "D09",
         SMALL_DATAGRAMS,
     ),
+    "-w that slow start could not fill without a loss": (
+        "D01",
+        text(
+            [0.3, *[0.41] * 7], [9.2] * 8, [3] + [0] * 7, ends=WAN, command="-c 203.0.113.20 -w 4K"
+        ),
+    ),
+    "a tiny -w in a local network": (
+        "D01",
+        "$ iperf -c 10.20.0.9 -w 1K\n[  3] local 10.20.0.8 port 1 connected with 10.20.0.9 port 2\n"
+        + "".join(
+            f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.50 MBytes  21.0 Mbits/sec\n" for at in range(6)
+        ),
+    ),
     "a policer: windows that so many losses by chance would not leave": (
         "D17",
         text(
@@ -923,6 +936,14 @@ HEALTHY = {
         [540, 800, 210, 130, 0, 45, 30, 80, 110, 120],
         ends=("x", "y"),
     ),
+    "datagrams of a group that a receiver joins late": (
+        "[ ID] Interval  Transfer  Bandwidth  Jitter  Lost/Total Datagrams\n"
+        + "".join(
+            f"[  3] {at:4.1f}-{at + 1:4.1f} sec  129 KBytes  1.06 Mbits/sec  0.03 ms  {lost}\n"
+            for at, lost in enumerate(["98/ 188 (52%)", *["0/ 90 (0%)"] * 4])
+        )
+    ),
+    "two late intervals with the same window": text([410, 171, 170], [2100, 3060, 3060], ends=WAN),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(
         [24_100, 27_300, 22_500, 28_200, 25_900], [3300] * 5, [0, 1, 0, 2, 0], ends=WAN
@@ -1066,6 +1087,50 @@ def test_what_loss_leaves_after_a_fast_start_is_no_token_bucket():
     rates = [13.4, 8.6, 3.1, 4.2, 3.0, 4.4, 3.9, 3.2, 5.4, 4.1, 2.2, 5.1, 4.3, 3.3]
     received = text(rates, ends=WAN, command="-c 203.0.113.20 -R", total=75)
     assert causes(received)[0] == "D05"
+
+
+def test_a_window_of_one_segment_is_what_a_timeout_leaves_and_no_policer():
+    """Even rate, and windows that so many losses by chance would not leave."""
+    rates, counts = [31, 14.2, 15.1, 14.6, 15.9, 14.8, 15.6, 14.9], [190, *[125] * 7]
+    policed = text(rates, [14.1, 22.6, 24.0, 21.2, 28.3, 19.8, 25.5, 24.0], counts)
+    lossy = text(rates, [14.1, 22.6, 24.0, 1.41, 28.3, 19.8, 1.41, 24.0], counts)
+    assert (causes(policed)[0], causes(lossy)[0]) == ("D17", "D05")
+
+
+def test_single_retransmits_may_be_probes_that_shrink_no_window():
+    rates = [1650, 1820, 1840, 1770, 1290, 1560, 1730, 1250, 1490, 1660]
+    windows = [310, 405, 470, 490, 240, 330, 440, 205, 300, 390]
+    lossy = text(rates, windows, [90, 1, 2, 1, 700, 1, 2, 880, 1, 1], ends=WAN)
+    assert causes(lossy)[0] == "D05"
+    steady = text(rates, windows, [90, 1, 250, 1, 40, 1, 250, 30, 1, 250], ends=WAN)
+    assert "D05" not in causes(steady)
+
+
+def test_the_first_of_few_long_intervals_of_datagrams_counts():
+    """Three of ten seconds; at the first of three of one second, addresses are resolved."""
+    row = "[  5] {:6.2f}-{:<6.2f} sec  {} MBytes  212 Mbits/sec  0.06 ms  {}/{} (50%)\n"
+    long = "".join(row.format(at, at + 10, 253, 183000, 366000) for at in (0, 10, 20))
+    short = "".join(row.format(at, at + 1, 25.3, 18300, 36600) for at in range(3))
+    head = "[ ID] Interval  Transfer  Bitrate  Jitter  Lost/Total Datagrams\n"
+    assert (causes(head + long)[0], "D18" in causes(head + short)) == ("D18", False)
+
+
+def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
+    """Of a client with -R: megabits in each second."""
+    alive, dead = [412.0] * 6 + [0.4, 0, 0.9, 0, 0.8, 0], [412.0] * 6 + [0.4, 0, 0, 0, 0, 0]
+    received = [
+        text(rates, ends=WAN, command="-c 203.0.113.20 -R", summary=False)
+        for rates in (alive, dead)
+    ]
+    assert [causes(each) for each in received] == [["D18"], []]
+
+
+def test_w_does_not_limit_what_is_as_slow_without_it():
+    total = "[  5]   0.00-60.00  sec  4.80 GBytes   {} Mbits/sec   0   sender\n"
+    runs = [f"$ iperf3 -c 203.0.113.20 {option}\n" + total for option in ("-w 1M", "")]
+    assert causes(runs[0].format(687)) == ["D01"]
+    assert causes("".join(runs).format(687, 690)) == []
+    assert causes("".join(runs).format(687, 1390))[0] == "D01"
 
 
 def test_exactly_a_round_rate_is_one_that_was_asked_for():

@@ -94,7 +94,9 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
     drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:drop], rates[drop:]
-    if not early or _is_shaped_by_loss(look, rest):
+    # Tokens keep coming: if nothing passes any more, and something may be lost, the path is down.
+    is_down = look.retransmits != 0 and not any(rest[len(rest) // 2 :])
+    if not early or is_down or _is_shaped_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:

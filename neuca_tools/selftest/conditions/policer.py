@@ -26,6 +26,7 @@ from neuca_tools.selftest.conditions.overflow import (
     policed_by_bbr,
 )
 from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.run import known_windows
 
 PLATEAU_LEVEL = 0.9  # of the plateau: what a test above a policer's rate receives at least (D17)
 INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
@@ -68,9 +69,14 @@ def _is_in_bursts(look: Look) -> bool:
     lost = figures.late_loss(look)
     if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
         return False
-    if not all(interval.retransmits for interval in look.steady):
+    if not all(interval.retransmits for interval in look.steady) or _has_timeouts(look):
         return False
     return look.cwnd >= figures.BURST_WINDOWS * figures.window_left_by(lost, look)
+
+
+def _has_timeouts(look: Look) -> bool:
+    """Whether the window was a single segment: a timeout, after all of it was lost (RFC 5681)."""
+    return min(known_windows(look.steady), default=0.0) < 2 * look.mss * look.streams
 
 
 def policed_path(session: Session) -> Optional[Hit]:

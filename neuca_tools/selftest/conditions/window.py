@@ -14,6 +14,7 @@ from neuca_tools.selftest.conditions.figures import (
     filled_link_speed,
     is_as_requested,
     is_in_host,
+    late_loss,
     link_speed_for,
 )
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
@@ -37,6 +38,7 @@ SMALL_BUFFER, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
+SAME_RATE = (0.9, 1.1)  # of a test without -w, over that with it: -w does not limit
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 # Bytes of one stream, less headers: no system has smaller buffers by default (32 KiB: FreeBSD's
 # net.inet.tcp.sendspace; Linux: tcp(7)) but those of devices.
@@ -47,6 +49,7 @@ UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffer
 # Of the window of BBR, which is twice what the path holds, and some segments: a full path has more
 # in flight, unless it holds just a few segments.
 BBR_FLIGHT = 0.35
+MIN_INTERVALS = 3  # in which a window has not changed; in two, it may just have grown
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
@@ -67,7 +70,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     if not look.is_unsampled_tcp or not look.run.buffer:
         return None
-    if look.retransmits or is_as_requested(look):
+    if late_loss(look) or is_as_requested(look):
         return None
     if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
@@ -102,7 +105,7 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
     if look.run.is_loopback or look.known_rate >= cpu.CORE_RATE:
         return False
-    if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
+    if any(_contradicts_buffer(phase, look) for phase in look.evidence.phases):
         return False
     lowest, highest = _possible_trips(look, asked)
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
@@ -112,19 +115,22 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
 
 def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
     """The shortest and the longest round trip in seconds that the path may have; (0, 0) if none."""
-    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
-        return cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    is_local, longest = look.run.is_local_network, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    if not is_local or look.known_rate < SLOWEST_PATH:
+        return LOCAL_TRIPS[0] if is_local else cpu.LAN_RTT, longest
     return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
 
 
-def _is_faster_with_it(phase: Phase, look: Look) -> bool:
-    """Whether a stream had much more with the same -w to the same host, at the same round trip."""
+def _contradicts_buffer(phase: Phase, look: Look) -> bool:
+    """Whether a stream to the same host had much more with the same -w, or no more without."""
     run, flow = phase.run, phase.flow
-    if run is None or flow is None or (run.buffer, run.peer) != (look.run.buffer, look.run.peer):
+    if run is None or flow is None or run.peer not in (None, look.run.peer):
         return False
     rates = known_rates(flow.intervals) or [flow.rate or 0.0]
-    share = median(rates) / run.stream_count
-    return share > OF_STATED[1] * look.known_rate / look.streams
+    ratio = median(rates) / run.stream_count * look.streams / look.known_rate
+    if run.buffer == look.run.buffer:
+        return ratio > OF_STATED[1]
+    return run.buffer is None and SAME_RATE[0] <= ratio <= SAME_RATE[1]
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
@@ -239,7 +245,7 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
-    if not look.windows.flat or not window or not rate or len(look.rates) < 2:
+    if not look.windows.flat or not window or not rate or len(look.rates) < MIN_INTERVALS:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits:
         return None

@@ -362,12 +362,14 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     on the path keeps the rate up while the window falls. An interval of many seconds tells the
     window at its end alone, so that the rates cannot be compared.
     """
-    events = sum(1 for interval in every if interval.retransmits)
     falls = _lasting_falls(every)
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
-        return bool(falls) and events == 1
-    if len(later) < FOLLOWED_LOSSES * (events - 1):
+        return bool(falls) and sum(1 for interval in every if interval.retransmits) == 1
+    # Probes for a lost last segment are counted as well, and shrink no window (RFC 8985).
+    lost = {id(interval): interval.retransmits or 0 for interval in every[2:]}
+    followed = {id(interval) for pair in later for interval in pair}
+    if sum(lost.get(key, 0) for key in followed) < FOLLOWED_LOSSES * sum(lost.values()):
         return False
     return later[0][0].seconds > SHORT_INTERVAL or _rate_falls(later, usual, spread)
 
@@ -384,10 +386,9 @@ def _rate_falls(
 
 def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:
     """Pairs in which the window fell after a loss, and was not back one interval later."""
-    later = (*every[2:], None)
     return [
         (before, after)
-        for before, after, following in zip(every, every[1:], later)
+        for before, after, following in zip(every, every[1:], (*every[2:], None))
         if _has_lasting_fall(before, after, following)
     ]
 
