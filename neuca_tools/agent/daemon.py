@@ -224,18 +224,16 @@ class Daemon:
 
     def _watch_links(self, result: JobResult) -> None:
         """Watch what the pass says, also for what has changed since it observed the host."""
-        links, reported_routing = self._links, self._links.reports_routing
+        links, watched = self._links, (self._links.reports_routing, self._waits_for_address)
         is_repeated = WHOLE_PASS in result.failed  # by each event, which it may cause itself
-        waited = self._waits_for_address
         if result.made_pass:
             links.reports_all_changes = result.watches_all_links and not is_repeated
         if result.completed_pass:
             self._waits_for_address = result.waits_for_address
             links.reports_routing = result.has_routing_to_keep
-        is_new = (links.reports_routing and not reported_routing) or (
-            self._waits_for_address and not waited
-        )
-        is_news = is_new and links.has_seen_routing_change
+        watches = links.reports_routing, self._waits_for_address
+        begins = any(now > before for now, before in zip(watches, watched))
+        is_news = begins and links.has_seen_routing_change
         is_news = is_news or (links.reports_all_changes and links.has_seen_change)
         if is_news and not is_repeated:
             self._plan_event_pass(EVENT_GAP_SECONDS, {0})

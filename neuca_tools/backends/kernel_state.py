@@ -291,8 +291,7 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
             traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
-        if BROADCAST in parts:
-            broadcasts.add((index, ip_address(parts.bytes(BROADCAST))))
+        broadcasts.update(_broadcast_address(index, parts))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
         "peer_networks": frozenset(peers),
@@ -300,6 +299,12 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
         "address_messages": bodies,
         **{name: frozenset(traits[name]) for name in _TRAITS},
     }
+
+
+def _broadcast_address(index: int, parts: wire.Attributes) -> Iterator[tuple[int, Host]]:
+    """The device and the explicit broadcast address of an address, if it has one."""
+    if BROADCAST in parts:
+        yield index, ip_address(parts.bytes(BROADCAST))
 
 
 def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:

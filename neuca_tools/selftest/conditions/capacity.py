@@ -94,15 +94,18 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
     drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:drop], rates[drop:]
-    # Tokens keep coming: if nothing passes any more, and something may be lost, the path is down.
-    is_down = look.retransmits != 0 and not any(rest[len(rest) // 2 :])
-    if not early or is_down or _is_shaped_by_loss(look, rest):
+    if not early or _is_down(look, rest) or _is_shaped_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
     seconds = look.all_intervals[drop].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
+
+
+def _is_down(look: Look, rates: Sequence[float]) -> bool:
+    """Whether nothing passes any more, and something may be lost: tokens would keep coming."""
+    return look.retransmits != 0 and not any(rates[len(rates) // 2 :])
 
 
 def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:

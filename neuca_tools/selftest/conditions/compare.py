@@ -10,7 +10,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit, Session
 from neuca_tools.selftest.conditions.capacity import path_capacity, path_rate
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, BOTH_WAYS, carries_expected
-from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence.look import Fact, Look
 
 STREAMS_RATIO = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
@@ -58,9 +58,13 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
         (Fact("forward and back, bit/s", there, back),),
         "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence=MEDIUM,
-        # It is chance if this direction had the expected rate for a moment, too.
-        severity=INFO if slower is not None and carries_expected(slower) else None,
+        severity=_severity_of_slower(slower),
     )
+
+
+def _severity_of_slower(look: Optional[Look]) -> Optional[str]:
+    """Information if it is chance: this direction had the expected rate for a moment, too."""
+    return INFO if look is not None and carries_expected(look) else None
 
 
 def _totals_differ(session: Session) -> bool:
@@ -89,16 +93,19 @@ def slow_together(session: Session) -> Optional[Hit]:
     together = sum(flow.rate or 0.0 for flow in flows)
     if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None
-    ethtool = f"ethtool {session.evidence.local.planned or ''}".strip()
     return Hit(
         0.5 * (1 - together / alone),
         f"both directions at once carry {amounts.rate(together)}, one after the other "
         f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
         "acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        f"compare the duplex setting of both hosts ({ethtool}); fq on both hosts",
+        f"compare the duplex setting of both hosts ({_ethtool_command(session)}); fq on both hosts",
         confidence=MEDIUM,
     )
+
+
+def _ethtool_command(session: Session) -> str:
+    return f"ethtool {session.evidence.local.planned or ''}".strip()
 
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import run
 from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.windows import follows_loss, is_recovering
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
@@ -171,11 +172,11 @@ def is_paced(look: Look) -> bool:
 
 def _follows_loss(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
-    if run.is_recovering(look.all_intervals):
+    if is_recovering(look.all_intervals):
         return True
     if look.spread is None or is_constant(look):
         return False
-    return run.follows_loss(look.all_intervals, look.rates, look.spread)
+    return follows_loss(look.all_intervals, look.rates, look.spread)
 
 
 def is_as_requested(look: Look) -> bool:

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import mean, median
+from statistics import median
 from typing import Literal, Optional, Union
 
 MSS = 1448  # bytes: of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
@@ -235,17 +235,8 @@ def _parsed_address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddres
 # Slow start, which is left out: seconds, or round trips if that is longer; bounds of our own.
 START_SECONDS = 2.0
 ROUND_TRIPS = 20
-FOLLOWING_RATE, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 # A congestion window that varies less than this share is capped; iperf3's text has three digits.
 FLAT_SPREAD = 0.02
-SHORT_INTERVAL = 2.0  # seconds
-FOLLOWED_LOSSES = 0.5  # of the losses
-# What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
-# section 4.6). An interval of iperf may contain some of the recovery.
-FALLEN_WINDOW = 0.85
-# Of the window before: a loss from which it recovers within an interval costs nothing.
-RECOVERED_WINDOW = 0.95
-RISEN_BY = 1.1  # times the first third, by the last third of the values
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
 TAIL_SHARE = 0.9  # of the usual interval: what arrives after the sender stopped is one more
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
@@ -340,61 +331,3 @@ def known_round_trips(intervals: Sequence[Interval]) -> list[float]:
 def in_flight(intervals: Sequence[Interval]) -> list[float]:
     """Bytes: the rate times the round trip, where both are known."""
     return [each.rate * each.rtt / 8 for each in intervals if each.rate and each.rtt]
-
-
-def is_recovering(every: Sequence[Interval]) -> bool:
-    """Whether window and rate still grow from what a loss in slow start left of them."""
-    windows, rates = known_windows(every), known_rates(every)
-    third = len(every) // 3
-    if not third or not every[0].retransmits or any(each.retransmits for each in every[third:]):
-        return False
-    if not len(windows) == len(rates) == len(every):
-        return False
-    # The last third is higher than the first one, and its rate higher than that of the middle.
-    rise = all(mean(each[-third:]) >= RISEN_BY * mean(each[:third]) for each in (windows, rates))
-    return rise and mean(rates[-third:]) > mean(rates[third:-third])
-
-
-def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: float) -> bool:
-    """Whether the congestion window fell after a loss, and the rate with it.
-
-    `usual` are the rates after slow start, and `spread` is their coefficient of variation. A queue
-    on the path keeps the rate up while the window falls. An interval of many seconds tells the
-    window at its end alone, so that the rates cannot be compared.
-    """
-    falls = _lasting_falls(every)
-    later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
-    if not later:
-        return bool(falls) and sum(1 for interval in every if interval.retransmits) == 1
-    # Probes for a lost last segment are counted as well, and shrink no window (RFC 8985).
-    lost = {id(interval): interval.retransmits or 0 for interval in every[2:]}
-    followed = {id(interval) for pair in later for interval in pair}
-    if sum(lost.get(key, 0) for key in followed) < FOLLOWED_LOSSES * sum(lost.values()):
-        return False
-    return later[0][0].seconds > SHORT_INTERVAL or _rate_falls(later, usual, spread)
-
-
-def _rate_falls(
-    falls: Sequence[tuple[Interval, Interval]], usual: Sequence[float], spread: float
-) -> bool:
-    before, after = (sum(known_rates(side)) for side in zip(*falls))
-    if spread < NEARLY_EVEN:
-        # Slower than usual as well, because every radio's rate goes up and down.
-        before = min(before, median(usual) * len(falls))
-    return after <= FOLLOWING_RATE * before
-
-
-def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:
-    """Pairs in which the window fell after a loss, and was not back one interval later."""
-    return [
-        (before, after)
-        for before, after, following in zip(every, every[1:], (*every[2:], None))
-        if _has_lasting_fall(before, after, following)
-    ]
-
-
-def _has_lasting_fall(before: Interval, after: Interval, following: Optional[Interval]) -> bool:
-    if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
-        return False
-    is_back = following is not None and (following.cwnd or 0.0) >= RECOVERED_WINDOW * before.cwnd
-    return after.cwnd <= FALLEN_WINDOW * before.cwnd and not is_back

@@ -179,8 +179,7 @@ class ThroughputSteps:
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            words = phase_words(result) + ("" if result.error else offered)
-            yield _phase_verdict(phase, result), f"{words}{back}"
+            yield _phase_verdict(phase, result), f"{_result_words(result, offered)}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -352,6 +351,10 @@ def _rpm_result(phase: Phase, probes: Probes) -> Result:
     if result is None:
         return "unknown", f"{way}: no response to any probe under load, {probes.failed} failed"
     return "pass", f"{rpm_words(result)} {way}"
+
+
+def _result_words(result: PhaseResult, offered: str) -> str:
+    return phase_words(result) if result.error else f"{phase_words(result)}{offered}"
 
 
 def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
