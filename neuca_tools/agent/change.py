@@ -44,7 +44,7 @@ from neuca_tools.plan.link_operations import CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
-from neuca_tools.state.active_document import Intake, last_good, stored_document
+from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.store import demand_room, save_unsaved_files
 from neuca_tools.tuning.choice import Choice
 
@@ -313,21 +313,16 @@ def _original_link(link: Link, original: OriginalValues) -> Link:
 
 
 def apply_tuning(
-    config: Config,
-    intake: Intake,
-    read: Callable[[], Intake],
-    choice: Optional[Choice],
-    link: Optional[LinkKey],
+    config: Config, read: Callable[[], Intake], choice: Optional[Choice], link: Optional[LinkKey]
 ) -> Result:
     """Apply the settings that documents request and profiles want, and nothing else.
 
-    `read` reads the document again if it is not the active one. A choice of profiles holds until
+    `read` returns the document, and is called with the lock held. A choice of profiles holds until
     the next boot. It is saved before anything is set, so that every later pass agrees with it.
     Raises NeucaError.
     """
     with locked(config.pass_lock, config.command_timeout):
-        if intake.stored != stored_document(config.state):
-            intake = read()
+        intake = read()
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with open_host(config, intake) as host:

@@ -23,7 +23,8 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, ConfigError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.model.printable import counted
-from neuca_tools.state.active_document import Intake
+from neuca_tools.model.rows import StoredDocument
+from neuca_tools.state.active_document import Intake, stored_document
 from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
 from neuca_tools.status.judge import problem_json
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action: str) -> int:
     choice = _choice_in_effect(arguments, config)
+    active = stored_document(config.state)
     intake = read_document(config, arguments.source)
     survey = survey_host(config, intake, choice)
     link = _find_tuned_link(arguments.interface, survey) if arguments.interface else None
@@ -56,7 +58,8 @@ def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action:
     if action == "apply":
         if faults:
             raise (UsageError if arguments.profile else ConfigError)(f"tune: {faults[0]}")
-        code = _apply_tuning(arguments, config, intake, choice, link)
+        read = partial(_read_again, config, arguments.source, intake, active)
+        code = _apply_tuning(arguments, config, read, choice, link)
         return report_faults(intake, config) or code
     if action == "plan":
         _show_plan(arguments, survey, link)
@@ -117,15 +120,23 @@ def _find_tuned_link(text: str, survey: Decision) -> LinkKey:
     return key
 
 
+def _read_again(
+    config: Config, source: Optional[str], intake: Intake, active: Optional[StoredDocument]
+) -> Intake:
+    """The document, read once more only if another one is in force than the `active` one before."""
+    if stored_document(config.state) == active:
+        return intake
+    return read_document(config, source)
+
+
 def _apply_tuning(
     arguments: argparse.Namespace,
     config: Config,
-    intake: Intake,
+    read: Callable[[], Intake],
     choice: Optional[Choice],
     link: Optional[LinkKey],
 ) -> int:
-    read = partial(read_document, config, arguments.source)
-    result = apply_tuning(config, intake, read, choice, link)
+    result = apply_tuning(config, read, choice, link)
     text = "everything is as requested"
     if result.done:
         text = f"{counted(len(result.done), 'setting')} changed"

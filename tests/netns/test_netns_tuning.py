@@ -241,6 +241,14 @@ def test_ignored_and_management_nics_are_left_alone(host):
     )
 
 
+def test_a_source_that_has_another_document_than_the_active_one_is_read_once(host):
+    host.once()
+    applied = host.neuca("tune", "apply", "--source", "none")
+    reason = "the configuration names no source (sources = none)"
+    assert (applied.code, applied.err.count(reason)) == (0, 1)
+    assert host.once().code == 0
+
+
 def test_words_that_make_no_sense_are_refused(host):
     host.once()
     assert host.neuca("tune", "apply", "--profile", "bdp", "--rate", "fast").err == (
