@@ -159,7 +159,7 @@ def _written_value(written: WrittenSetting, record: Record, observed: NetworkSta
     key = written.link
     if key is not None and key in observed.links:
         is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
-        value = getattr(observed.links[key], written.setting)
+        value = getattr(observed.links[key], written.setting, None)  # a later version knows more
         if is_interrupted and value is not None:
             return str(value)
     return record.written[written]

@@ -26,6 +26,7 @@ from neuca_tools.model import (
     Record,
     WrittenSetting,
 )
+from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.records import (
     load_document,
@@ -308,3 +309,13 @@ def test_a_recorded_router_that_is_no_address_makes_the_record_unusable(tmp_path
     save_record(tmp_path, Record(boot_id="boot", routers={"02:00:00:00:00:01": "somewhere"}))
     with pytest.raises(RecordError, match="somewhere"):
         load_record(tmp_path)
+
+
+def test_a_setting_that_only_a_later_version_writes_fails_no_pass_after_a_killed_one():
+    one = Agent(machine(nic(1)), f"[interface {mac(1)}]\naddresses = 10.0.0.1/24\n")
+    one.run()
+    later = WrittenSetting("gso_max_size", key(1))
+    killed = {mac(1): one.record.nics[mac(1)]._replace(applied=NONE_IN_FORCE)}
+    one.record = one.record._replace(nics=killed, written={later: "5"})
+    one.run()
+    assert one.record.written == {later: "5"}
