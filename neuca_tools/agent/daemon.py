@@ -164,6 +164,7 @@ class Daemon:
             self._worker = Worker(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
+            self._links.end_job()
             self._plan_retry(JobResult(failed={WHOLE_PASS: 0}))
         else:
             self._watch_descriptor(self._worker.fileno(), self._read_worker)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -242,6 +244,21 @@ def test_a_retry_that_is_far_away_does_not_delay_the_end_of_a_wait(daemon):
     assert daemon._plans.retry == now + 1.0
     daemon._plan_retry(failed._replace(deadline=now + 9999.0))
     assert daemon._plans.retry == daemon._backoff.due()
+
+
+def test_a_job_that_cannot_begin_leaves_no_watch_for_all_routes(daemon, monkeypatch):
+    def fail():
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def groups():
+        inode = str(os.fstat(daemon._links.fileno()).st_ino)
+        rows = map(str.split, Path("/proc/self/net/netlink").read_text().splitlines())
+        return next(row[3] for row in rows if row[-1] == inode)
+
+    before = groups()
+    monkeypatch.setattr(socket, "socketpair", fail)
+    daemon._begin(daemon._job)
+    assert (daemon._worker, groups()) == (None, before)
 
 
 def test_what_disappeared_is_known_until_a_pass_has_completed(daemon):
