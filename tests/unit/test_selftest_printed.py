@@ -1106,6 +1106,15 @@ def test_single_retransmits_may_be_probes_that_shrink_no_window():
     assert "D05" not in causes(steady)
 
 
+@pytest.mark.parametrize("first", [0, 90])
+@pytest.mark.parametrize("last", [0, 1, 20])
+def test_a_loss_in_the_second_interval_counts_beside_later_probes(first, last):
+    """The window had grown until then, and is far from back when some segments are sent again."""
+    rates = [1650, 1820, 1290, 1560, 1730, 1750, 1760, 1770, 1780, 1790]
+    windows = [310, 490, 240, 330, 440, 450, 460, 470, 480, 490]
+    assert causes(text(rates, windows, [first, 700, 0, 0, *[last] * 6], ends=WAN))[0] == "D05"
+
+
 def test_the_first_of_few_long_intervals_of_datagrams_counts():
     """Three of ten seconds; at the first of three of one second, addresses are resolved."""
     row = "[  5] {:6.2f}-{:<6.2f} sec  {} MBytes  212 Mbits/sec  0.06 ms  {}/{} (50%)\n"
