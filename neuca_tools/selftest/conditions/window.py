@@ -22,6 +22,7 @@ from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
     EMBEDDED,
+    Run,
     in_flight,
     is_flat,
     known_rates,
@@ -130,7 +131,13 @@ def _contradicts_buffer(phase: Phase, look: Look) -> bool:
     ratio = median(rates) / run.stream_count * look.streams / look.known_rate
     if run.buffer == look.run.buffer:
         return ratio > OF_STATED[1]
-    return run.buffer is None and SAME_RATE[0] <= ratio <= SAME_RATE[1]
+    return _is_without_it(run, look) and SAME_RATE[0] <= ratio <= SAME_RATE[1]
+
+
+def _is_without_it(run: Run, look: Look) -> bool:
+    """Whether TCP had no -w, nor another limit: neither -b, nor more streams that share a link."""
+    is_free = run.buffer is None and not run.target and run.protocol != "udp"
+    return is_free and run.stream_count <= look.streams
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
