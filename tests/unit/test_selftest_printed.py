@@ -1153,6 +1153,14 @@ def test_w_may_limit_though_a_limited_test_without_it_is_as_slow(command, stream
     assert causes(limited + other)[0] == "D01"
 
 
+@pytest.mark.parametrize("end", ["receiver", ""])
+def test_the_server_of_a_test_with_w_is_no_test_without_it(end):
+    """Only a sender counts retransmits; of whom the other output is, nothing else tells."""
+    row = "[  5]   0.00-60.00  sec  4.80 GBytes   687 Mbits/sec   "
+    client = f"$ iperf3 -c 203.0.113.20 -w 1M\n{row}0   sender\n"
+    assert causes(f"{client}$ iperf3 -s\n{row}{end}\n") == ["D01"]
+
+
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]
