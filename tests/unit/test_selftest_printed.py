@@ -1106,6 +1106,15 @@ def test_single_retransmits_may_be_probes_that_shrink_no_window():
     assert "D05" not in causes(steady)
 
 
+@pytest.mark.parametrize("first", [0, 90])
+@pytest.mark.parametrize("last", [0, 1, 20])
+def test_a_loss_in_the_second_interval_counts_beside_later_probes(first, last):
+    """The window had grown until then, and is far from back when some segments are sent again."""
+    rates = [1650, 1820, 1290, 1560, 1730, 1750, 1760, 1770, 1780, 1790]
+    windows = [310, 490, 240, 330, 440, 450, 460, 470, 480, 490]
+    assert causes(text(rates, windows, [first, 700, 0, 0, *[last] * 6], ends=WAN))[0] == "D05"
+
+
 def test_the_first_of_few_long_intervals_of_datagrams_counts():
     """Three of ten seconds; at the first of three of one second, addresses are resolved."""
     row = "[  5] {:6.2f}-{:<6.2f} sec  {} MBytes  212 Mbits/sec  0.06 ms  {}/{} (50%)\n"
@@ -1131,6 +1140,25 @@ def test_w_does_not_limit_what_is_as_slow_without_it():
     assert causes(runs[0].format(687)) == ["D01"]
     assert causes("".join(runs).format(687, 690)) == []
     assert causes("".join(runs).format(687, 1390))[0] == "D01"
+
+
+@pytest.mark.parametrize(("command", "streams"), [("-u -b 690M", 1), ("-b 690M", 1), ("-P 14", 14)])
+def test_w_may_limit_though_a_limited_test_without_it_is_as_slow(command, streams):
+    """The other test has as much for each stream because of -b, or because a link is full."""
+    row = "[{:3}]   0.00-60.00  sec  4.80 GBytes   {} Mbits/sec   0   sender\n"
+    limited = "$ iperf3 -c 203.0.113.20 -w 1M\n" + row.format(5, 687)
+    rows = [row.format(5 + 2 * at, 690) for at in range(streams)]
+    total = row.replace("{:3}", "SUM").format(690 * streams) if streams > 1 else ""
+    other = f"$ iperf3 -c 203.0.113.20 {command}\n" + "".join(rows) + total
+    assert causes(limited + other)[0] == "D01"
+
+
+@pytest.mark.parametrize("end", ["receiver", ""])
+def test_the_server_of_a_test_with_w_is_no_test_without_it(end):
+    """Only a sender counts retransmits; of whom the other output is, nothing else tells."""
+    row = "[  5]   0.00-60.00  sec  4.80 GBytes   687 Mbits/sec   "
+    client = f"$ iperf3 -c 203.0.113.20 -w 1M\n{row}0   sender\n"
+    assert causes(f"{client}$ iperf3 -s\n{row}{end}\n") == ["D01"]
 
 
 def test_exactly_a_round_rate_is_one_that_was_asked_for():

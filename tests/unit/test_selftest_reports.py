@@ -417,6 +417,11 @@ def test_explain_prints_the_report_and_exits_with_its_code(tmp_path, capsys):
     assert "LIMIT" not in out
 
 
+@pytest.mark.parametrize("field", ["MTU9000.rx_errors", "TcpExt.TCPMTUPFail"])
+def test_a_counter_is_no_mtu_whatever_its_name(field):
+    assert fact_line(Fact(field, 2, 14)) == f"{field}: 2 → 14"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_figure_of_the_evidence_has_a_unit_or_a_name_of_the_kernel(name):
     """Counters, which have the kernel's names and a dot in them, are plain numbers."""

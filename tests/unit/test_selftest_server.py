@@ -15,6 +15,7 @@ import sys
 import time
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from firstline import first_line
@@ -22,6 +23,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
+from neuca_tools.model import Device
+from neuca_tools.selftest.evidence import Host
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.handshake import (
@@ -29,6 +32,8 @@ from neuca_tools.selftest.measure.helper.handshake import (
     MAX_PER_NETWORK,
     network_of,
 )
+from neuca_tools.selftest.measure.helper.serving import ServerSession
+from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.iperf import command
 
 ROOT = Path(__file__).parents[2]
@@ -258,6 +263,35 @@ def test_a_client_by_ssh_has_to_name_its_address_first():
             '{"error":"begin: a test takes up to 3600 s, after hello"}',
         ],
     )
+
+
+@pytest.mark.parametrize(
+    ("having", "out", "planned"),
+    [
+        ((2, 3), 2, "eth1"),
+        ((2, 3), 3, "vip0"),
+        ((1, 2), 2, "eth1"),
+        ((2, 3), 1, "eth1"),
+        ((), 2, None),
+    ],
+)
+def test_an_address_of_several_devices_is_planned_where_packets_leave(
+    having, out, planned, monkeypatch
+):
+    """As of an anycast address, which the loopback or a virtual device has as well."""
+    ours, theirs = ip_address("192.0.2.1"), ip_address("192.0.2.2")
+    devices = {index: Device(index, name) for index, name in enumerate(["lo", "eth1", "vip0"], 1)}
+    monkeypatch.setattr(kernel, "read_devices", lambda: devices)
+    monkeypatch.setattr(kernel, "read_addresses", lambda: [(index, ours) for index in having])
+    monkeypatch.setattr(
+        kernel, "route_to", lambda _: kernel.KernelRoute(out, ours, None, None, False)
+    )
+    monkeypatch.setattr(facts, "describe_host", lambda _, name: Host(planned=name))
+    session = ServerSession(SimpleNamespace(), ours, 45678, False, peer=theirs)
+    try:
+        assert session._describe_host({})["host"].get("planned") == planned
+    finally:
+        session.close()
 
 
 def test_a_client_is_told_that_iperf3_is_missing_there():

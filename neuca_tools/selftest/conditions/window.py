@@ -22,6 +22,8 @@ from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
     EMBEDDED,
+    Flow,
+    Run,
     in_flight,
     is_flat,
     known_rates,
@@ -124,13 +126,24 @@ def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
 def _contradicts_buffer(phase: Phase, look: Look) -> bool:
     """Whether a stream to the same host had much more with the same -w, or no more without."""
     run, flow = phase.run, phase.flow
-    if run is None or flow is None or run.peer not in (None, look.run.peer):
+    if run is None or flow is None or not _has_same_peer(run, flow, look):
         return False
     rates = known_rates(flow.intervals) or [flow.rate or 0.0]
     ratio = median(rates) / run.stream_count * look.streams / look.known_rate
     if run.buffer == look.run.buffer:
         return ratio > OF_STATED[1]
-    return run.buffer is None and SAME_RATE[0] <= ratio <= SAME_RATE[1]
+    return _is_without_it(run, look) and SAME_RATE[0] <= ratio <= SAME_RATE[1]
+
+
+def _has_same_peer(run: Run, flow: Flow, look: Look) -> bool:
+    """Whether it is a test to the same host; without a name, it may be the server's own output."""
+    return run.peer == look.run.peer or (run.peer is None and flow.retransmits is not None)
+
+
+def _is_without_it(run: Run, look: Look) -> bool:
+    """Whether TCP had no -w, nor another limit: neither -b, nor more streams that share a link."""
+    is_free = run.buffer is None and not run.target and run.protocol != "udp"
+    return is_free and run.stream_count <= look.streams
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:

@@ -45,7 +45,7 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
         return bool(falls) and sum(1 for interval in every if interval.retransmits) == 1
-    if not _follow_most_losses(later, every):
+    if not _follow_most_losses(falls, every):
         return False
     return later[0][0].seconds > SHORT_INTERVAL or _rate_falls(later, usual, spread)
 
@@ -57,9 +57,12 @@ def _follow_most_losses(
 
     Probes for a lost last segment are counted as well, and shrink no window (RFC 8985).
     """
+    # What slow start lost may be in the second interval, where the window falls on from the first.
+    of_start = {id(interval) for pair in falls if pair[0] is every[0] for interval in pair}
+    after = {id(interval): interval for pair in falls for interval in pair}
+    followed = {key: each.retransmits or 0 for key, each in after.items() if key not in of_start}
     lost = {id(interval): interval.retransmits or 0 for interval in every[2:]}
-    followed = {id(interval) for pair in falls for interval in pair}
-    return sum(lost.get(key, 0) for key in followed) >= FOLLOWED_LOSSES * sum(lost.values())
+    return sum(followed.values()) >= FOLLOWED_LOSSES * sum({**lost, **followed}.values())
 
 
 def _rate_falls(

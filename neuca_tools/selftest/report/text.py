@@ -358,7 +358,8 @@ def _name_and_form(field: str) -> tuple[str, Form]:
     for end, form in FORM_BY_SUFFIX.items():
         if field.endswith(end):
             return field[: -len(end)], form
-    if "MTU" in field or field.endswith(" mtu"):
+    # Not "MTU" anywhere: counters have the name of a device, or of the kernel, as TCPMTUPFail.
+    if field.startswith(("path MTU", "MTU of")) or field.endswith(" mtu"):
         return field, _bytes_text
     return field, amounts.percent if field.startswith(CPU_SHARE_PREFIX) else _number_text
 

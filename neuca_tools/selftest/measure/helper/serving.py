@@ -145,12 +145,16 @@ class ServerSession:
         return {"token": token.hex(), **self._describe_host(message)}
 
     def _describe_host(self, _: Message) -> Message:
-        """This host; packets to the peer should leave through the device with our address."""
+        """This host; packets to the peer should leave through a device with our address."""
         if self.peer is None:
             raise RefusedError("the client has not named its address")
-        device = kernel.devices_by_address().get(self._address)
-        planned = device.name if device else None
-        return {"host": encode(facts.describe_host(kernel.route_to(self.peer), planned))}
+        devices, route = kernel.read_devices(), kernel.route_to(self.peer)
+        pairs = kernel.read_addresses()
+        ours = [index for index, address in pairs if address == self._address and index in devices]
+        # A virtual device may have it as well.
+        planned = route.device_index if route.device_index in ours else next(iter(ours), 0)
+        name = devices[planned].name if planned else None
+        return {"host": encode(facts.describe_host(route, name))}
 
     def _begin_test(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
