@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import drives, trial_file
 from neuca_tools.agent.backoff import WHOLE_PASS
-from neuca_tools.agent.in_force import document_in_force
+from neuca_tools.agent.in_force import document_in_force, note_seen
 from neuca_tools.backends import hostid, processes, udev
 from neuca_tools.config import Config
-from neuca_tools.errors import LockedError, NeucaError
+from neuca_tools.errors import ApplyError, LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import (
     NOT_ASKED,
@@ -58,15 +58,17 @@ PASS_BEGUN = b"pass\n"  # is sent by a child before it changes anything
 class Job:
     """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
 
-    `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
-    tried yet, unless the document has changed, with interface indexes (`agent.backoff`). `gone`:
-    the indexes of interfaces that disappeared, whether or not they are back.
+    `start`: the pass corrects all drift. `first`: the daemon begins with it, and forgets which
+    document its sources had. `left_out`: what failed in earlier passes and is not to be tried yet,
+    unless the document has changed, with interface indexes (`agent.backoff`). `gone`: the indexes
+    of interfaces that disappeared, whether or not they are back.
     """
 
     config: Config
     fetch: bool = False
     run: bool = False
     start: bool = False
+    first: bool = False
     sha256: str = ""
     session: Session = field(default_factory=Session)
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -215,6 +217,10 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         even_if_seen=not job.fetch,
         lock_seconds=lock_seconds,
     ) as intake:
+        if job.first and not job.fetch:
+            intake = intake._replace(seen="")
+            with suppress(ApplyError):  # of a full run directory: then the sources have to change
+                note_seen(config, "")
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
