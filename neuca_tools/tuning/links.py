@@ -107,12 +107,12 @@ def _judge_link_value(
 def _is_ours(value: JudgedValue, device: Optional[Device], record: Record) -> bool:
     """Whether the agent has set what the link has, perhaps in a pass that was interrupted.
 
-    A bond sets the MTU of its members.
+    A bond sets the MTU of its members; a VLAN of ours has that of its NIC, unless we set another.
     """
     setting, key = value.setting, value.link
     if device is None or key is None:
         return False
-    if setting == "mtu" and device.slave:
+    if setting == "mtu" and (device.slave or key in record.owned.vlans):
         return True
     is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
     written = record.written.get(WrittenSetting(setting, key))

@@ -418,6 +418,19 @@ def test_a_vlan_that_is_there_is_raised_after_its_nic():
     ]
 
 
+def test_our_vlan_follows_a_nic_that_gets_more_than_the_profile_asks_for():
+    agent = Tuned(host(), VLAN, [])
+    agent.run()
+    agent.profiles = [own(mtu=2000)]
+    agent.ask(VLAN + f"[interface {bare(2)}]\nmtu = 9000\n")
+    planned = tuning_texts(agent.plan())
+    assert planned == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the MTU of eth2.7 from 1500 to 9000",
+    ]
+    assert tuning_texts(agent.run()[0]) == planned
+
+
 def test_an_mtu_goes_as_far_as_the_device():
     agent = Tuned(machine(nic(1), nic(2, max_mtu=4000), mgmt=1), TWO, [own(mtu=9000)])
     agent.run()
