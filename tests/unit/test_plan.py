@@ -619,3 +619,16 @@ def test_resetting_a_qdisc_to_the_default_follows_the_sysctl_that_defines_it():
         "set-device",
     ]
     assert plan_operations(observed, desired)[-1].text == 'set qdisc of eth2 from "fq" to "default"'
+
+
+def test_a_bridge_keeps_the_mtu_that_it_has_of_a_port_which_leaves():
+    kernel = machine(nic(2), nic(3, mtu=1300))
+    agent = Agent(kernel, f"[interface {mac(3)}]\n[bridge br0]\nmembers = {mac(3)}\n")
+    agent.run()
+    assert kernel.named("br0").mtu == 1300
+    agent.ask(f"[interface {mac(2)}]\n[bridge br0]\nmembers = {mac(2)}\nmtu = 1300\n")
+    planned = texts(agent.plan())
+    assert "set the MTU of br0 to 1300" in planned
+    assert texts(agent.run()[0]) == planned
+    assert kernel.named("br0").mtu == 1300
+    assert not agent.plan()
