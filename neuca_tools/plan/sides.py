@@ -111,6 +111,23 @@ class Sides:
             return self._mtu_at_the_end(key.nic)
         return mtu or USUAL_MTU
 
+    def is_lowered_first(self, current: Link, wanted: Link) -> bool:
+        """Whether the link gets a lower MTU before its lower device gets another one.
+
+        A VXLAN keeps its MTU when that of its parent is lowered. The kernel then takes no MTU that
+        the parent has no room for, not even a lower one (vxlan_change_mtu).
+        """
+        if not (wanted.mtu and current.mtu and wanted.mtu < current.mtu):
+            return False
+        parent = current.virtual.parent if current.virtual else None
+        if wanted.key.kind != "vxlan" or parent is None:
+            return True
+        return not self._is_raised(parent)
+
+    def _is_raised(self, key: LinkKey) -> bool:
+        before, after = self.current(key).mtu, self.wanted(key).mtu
+        return before is not None and after is not None and before < after
+
     def can_exist(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
         if key in self.observed.links or key.nic in self.observed.links:

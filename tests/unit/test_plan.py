@@ -632,3 +632,19 @@ def test_a_bridge_keeps_the_mtu_that_it_has_of_a_port_which_leaves():
     assert texts(agent.run()[0]) == planned
     assert kernel.named("br0").mtu == 1300
     assert not agent.plan()
+
+
+def test_a_vxlan_that_is_larger_than_its_parent_is_lowered_once_the_parent_is_raised():
+    text = "[interface {nic}]\nmtu = {mtu}\n[vxlan vx0]\nid = 3\nparent = {nic}\n"
+    kernel = machine(nic(2))
+    agent = Agent(kernel, text.format(nic=mac(2), mtu=9000))
+    agent.run()
+    kernel.set_mtu(2, 1500)
+    assert kernel.named("vx0").mtu == 8950
+    agent.ask(text.format(nic=mac(2), mtu=2000))
+    done, result, _ = agent.run()
+    assert [line for line in texts(done) if "MTU" in line] == [
+        "set the MTU of eth2 from 1500 to 2000",
+        "set the MTU of vx0 from 8950 to 1950",
+    ]
+    assert not result.failures
