@@ -648,3 +648,16 @@ def test_a_vxlan_that_is_larger_than_its_parent_is_lowered_once_the_parent_is_ra
         "set the MTU of vx0 from 8950 to 1950",
     ]
     assert not result.failures
+
+
+def test_a_vxlan_gets_what_its_parent_has_once_the_bond_of_it_is_deleted():
+    kernel = machine(nic(2))
+    agent = Agent(kernel, f"[bond bond0]\nmode = balance-rr\nmembers = {mac(2)}\nmtu = 1400\n")
+    agent.run()
+    assert kernel.devices[2].mtu == 1400
+    vxlan = f"[vxlan vx0]\nid = 3\nparent = {mac(2)}\n"
+    agent.ask(f"{vxlan}[vrf blue]\nmembers = bridge br0, {mac(2)}\n")  # there is no br0
+    planned = texts(agent.plan())
+    assert "create the VXLAN vx0 (id 3, port 4789) on eth2 with MTU 1450" in planned
+    assert texts(agent.run()[0]) == planned
+    assert kernel.devices[2].mtu == 1500
