@@ -380,7 +380,7 @@ class Kernel:
             kind,
             dict(known)["mac"],
             lower=parent,
-            max_mtu=65535,
+            max_mtu=65575 if kind == "vrf" else 65535,
             txqueuelen=VLAN_QUEUE,
             options=known,
         )
