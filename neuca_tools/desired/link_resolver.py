@@ -199,11 +199,13 @@ class LinkResolver(CommonSettings):
         link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
+        asked = request.mtu or self.originals_of(request.key).mtu
         is_member = request.key in self.masters or request.key in self.virtual_links.barred
         if device.master in self.roles.guard.devices and not is_member:
-            master = self.world.devices[device.master].name
-            self.refuse(request.key, f'it stays in "{master}", {GUARDED}')
-        asked = request.mtu or self.originals_of(request.key).mtu
+            master = self.world.devices[device.master]
+            self.refuse(request.key, f'it stays in "{master.name}", {GUARDED}')
+            if master.kind == "bond":
+                asked = None  # the bond sets it
         mtu = self.mtus.nic_mtu(request.key, asked, device)
         return self.add(request, link, mtu, mtu or device.mtu)
 

@@ -72,10 +72,20 @@ class MtuResolver:
             return link.mtu
         if key.vlan_id is not None and not device:
             return self.future_mtu(key.nic)
-        default = device.mtu if device else USUAL_MTU
+        default = self._mtu_outside(key, device) if device else USUAL_MTU
         if link is None or link.virtual is None or key.kind != "bridge":
             return default
         return min(self._member_mtus(link.virtual), default=default)
+
+    def _mtu_outside(self, key: LinkKey, device: Device) -> int:
+        """The MTU that a link has; for a member of a bond to be deleted, the one from before it.
+
+        The kernel restores that (bond_release).
+        """
+        bond = self.keys.get(device.master)
+        is_deleted = bond in self.record.owned.vlans and bond not in self.requests
+        original = self.record.originals.get(key, UNCHANGED).mtu
+        return original if device.slave and is_deleted and original else device.mtu
 
     def _member_mtus(self, virtual: Virtual) -> list[int]:
         return [self.future_mtu(member) for member in virtual.members if member in self.links]

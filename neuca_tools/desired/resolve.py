@@ -177,7 +177,8 @@ def _tune_requests(
 ) -> tuple[Tuned, Scene]:
     """The requests with the settings of the tuning profiles, and the scene of these requests."""
     devices = find_links(world, layers.roles)
-    tuned = tune_links(layers.requests, tuning, devices, record)
+    guarded = layers.roles.guard.devices
+    tuned = tune_links(layers.requests, tuning, devices, record, guarded)
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 

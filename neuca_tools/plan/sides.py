@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
 
+from neuca_tools.desired.mtu import USUAL_MTU
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import kernel_defaults
 from neuca_tools.documents.neuca.link_settings import is_of_place
@@ -60,6 +61,8 @@ class Sides:
                 if must_recreate(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
+                if wanted.mtu == current.mtu and self._leaves_mtu_to_ports(key, wanted):
+                    current = replace(current, mtu=None)
                 pairs.append((key, *self._in_place(key, current, wanted)))
         return pairs
 
@@ -81,6 +84,49 @@ class Sides:
         if stays and current.is_in_bond:
             wanted = replace(wanted, mtu=None)
         return current, wanted
+
+    def _leaves_mtu_to_ports(self, key: LinkKey, wanted: Link) -> bool:
+        """Whether a bridge has the wanted MTU only because of the ports that it has now.
+
+        The kernel gives a bridge the lowest MTU of its ports until somebody sets it
+        (br_mtu_auto_adjust).
+        """
+        if key.kind != "bridge" or not wanted.mtu or not self.is_present(key):
+            return False
+        now = [link.mtu for link in self.observed.links.values() if link.master == key]
+        then = [self._mtu_at_the_end(link) for link in self._ports_at_the_end(key)]
+        return _mtu_over_ports(now) == wanted.mtu != _mtu_over_ports(then)
+
+    def _ports_at_the_end(self, bridge: LinkKey) -> Iterator[LinkKey]:
+        for key in {*self.observed.links, *self.desired.links}:
+            joined = self.master_joined(key)
+            stays = self.current(key).master == bridge and not self.master_left(key)
+            if self.can_exist(key) and (joined == bridge or (stays and not joined)):
+                yield key
+
+    def _mtu_at_the_end(self, key: LinkKey) -> int:
+        """The MTU of a link after the plan; a new VLAN inherits that of its lower device."""
+        mtu = self.wanted(key).mtu or self.current(key).mtu
+        if not mtu and key.vlan_id is not None:
+            return self._mtu_at_the_end(key.nic)
+        return mtu or USUAL_MTU
+
+    def is_lowered_first(self, current: Link, wanted: Link) -> bool:
+        """Whether the link gets a lower MTU before its lower device gets another one.
+
+        A VXLAN keeps its MTU when that of its parent is lowered. The kernel then takes no MTU that
+        the parent has no room for, not even a lower one (vxlan_change_mtu).
+        """
+        if not (wanted.mtu and current.mtu and wanted.mtu < current.mtu):
+            return False
+        parent = current.virtual.parent if current.virtual else None
+        if wanted.key.kind != "vxlan" or parent is None:
+            return True
+        return not self._is_raised(parent)
+
+    def _is_raised(self, key: LinkKey) -> bool:
+        before, after = self.current(key).mtu, self.wanted(key).mtu
+        return before is not None and after is not None and before < after
 
     def can_exist(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
@@ -198,6 +244,11 @@ def unrouted_addresses(current: Link, wanted: Link) -> tuple[Address, ...]:
     return tuple(
         address for address in wanted.addresses if address in bare and address not in wanted.bare
     )
+
+
+def _mtu_over_ports(mtus: Iterable[Optional[int]]) -> int:
+    """The MTU that the kernel gives a bridge with ports that have these."""
+    return min(filter(None, mtus), default=USUAL_MTU)
 
 
 def _no_link(key: LinkKey) -> Link:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.documents.stacking import merge_requests
@@ -41,12 +41,16 @@ class Tuned(NamedTuple):
 
 
 def tune_links(
-    requests: Requests, layer: Layer, devices: Mapping[LinkKey, Device], record: Record
+    requests: Requests,
+    layer: Layer,
+    devices: Mapping[LinkKey, Device],
+    record: Record,
+    guarded: Collection[int] = (),
 ) -> Tuned:
     """Add the profiles' values to each NIC and VLAN with state `up`, where no value is requested.
 
-    `devices` are those present. Virtual links are left out: a bond gets the MTU of its members, the
-    others follow their lower devices.
+    `devices` are those present, `guarded` the indexes of those that stay as they are. Virtual links
+    are left out: a bond gets the MTU of its members, the others follow their lower devices.
     """
     tuned = dict(requests)
     values: list[JudgedValue] = []
@@ -57,7 +61,8 @@ def tune_links(
         for setting, requested in _missing_settings(requests[key], layer):
             limit = _Limit(int(requested.value))
             if setting == "mtu":
-                limit = _highest_mtu(key, layer, tuned, devices)
+                in_bond = _mtu_in_bond(devices[key.nic], guarded)
+                limit = in_bond or _highest_mtu(key, layer, tuned, devices)
             value = JudgedValue(setting, requested.value, requested.source, link=key)
             value, is_unchanged = _judge_link_value(value, key, devices.get(key), record, limit)
             values.append(value)
@@ -107,12 +112,12 @@ def _judge_link_value(
 def _is_ours(value: JudgedValue, device: Optional[Device], record: Record) -> bool:
     """Whether the agent has set what the link has, perhaps in a pass that was interrupted.
 
-    A bond sets the MTU of its members.
+    A bond sets the MTU of its members; a VLAN of ours has that of its NIC, unless we set another.
     """
     setting, key = value.setting, value.link
     if device is None or key is None:
         return False
-    if setting == "mtu" and device.slave:
+    if setting == "mtu" and (device.slave or key in record.owned.vlans):
         return True
     is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
     written = record.written.get(WrittenSetting(setting, key))
@@ -130,6 +135,13 @@ def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> int
     if device is not None:
         return int(getattr(device, setting))
     return limit.value if setting == "mtu" else USUAL_TXQUEUELEN
+
+
+def _mtu_in_bond(nic: Device, guarded: Collection[int]) -> Optional[_Limit]:
+    """The MTU of a member, and of the VLANs on it, in a bond that it cannot be taken out of."""
+    if nic.slave and nic.master in guarded:
+        return _Limit(nic.mtu, f'"{nic.name}" stays in a bond with MTU {nic.mtu}')
+    return None
 
 
 def _highest_mtu(

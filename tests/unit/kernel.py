@@ -75,6 +75,7 @@ class Kernel:
         self.unmanaged, self.told = [], []
         self.gear = {}
         self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
+        self.fixed_mtus = set()  # bridges whose MTU somebody has set (BROPT_MTU_SET_BY_USER)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
         self.written = []
         self.group_mtu, self.modes = GROUP_MTU, tuple(IPOIB_MOST)
@@ -190,6 +191,8 @@ class Kernel:
             )
         if device.infiniband:
             mtu = self._ipoib_mtu(device, mtu)
+        if device.kind == "bridge":
+            self.fixed_mtus.add(index)
         self._mtu(index, mtu)
 
     def _ipoib_mtu(self, device, mtu):
@@ -214,6 +217,7 @@ class Kernel:
                 self._mtu(child.index, mtu)
         for member in self.members(index) if self.devices[index].kind == "bond" else ():
             self._mtu(member.index, mtu)
+        self._adjust_bridge(self.devices[index].master)
         if mtu < MIN_IPV6_MTU <= before:
             self._drop_ipv6(index)
             self._forget_sysctls(f"net/ipv6/conf/{self.devices[index].name}/")
@@ -376,7 +380,7 @@ class Kernel:
             kind,
             dict(known)["mac"],
             lower=parent,
-            max_mtu=65535,
+            max_mtu=65575 if kind == "vrf" else 65535,
             txqueuelen=VLAN_QUEUE,
             options=known,
         )
@@ -422,7 +426,7 @@ class Kernel:
                 master=master,
                 port=tuple((name, NEW_PORT[name]) for name in kinds.PORT),
             )
-            self._ports(master)
+            self._adjust_bridge(master)
 
     def _cycle(self, index):
         """cycle_netdev of vrf.c: what the link loses by going down, it has in the other table if the kernel adds it."""
@@ -444,14 +448,17 @@ class Kernel:
             self._state(index, False)
             self.devices[index] = replace(self.devices[index], mac=mac, permanent_mac=permanent_mac)
             self._mtu(index, mtu)
-        elif device.master in self.devices:
-            self._ports(device.master)
+        else:
+            self._adjust_bridge(device.master)
 
-    def _ports(self, bridge):
-        """br_mtu_auto_adjust; that an MTU which somebody has set is left alone is left out: no plan may count on it."""
-        least = min((port.mtu for port in self.members(bridge)), default=0)
-        if least:
-            self._mtu(bridge, least)
+    def _adjust_bridge(self, bridge):
+        """br_mtu_auto_adjust: without ports ETH_DATA_LEN, and an MTU that somebody has set stays (Linux 4.17 and later)."""
+        if (
+            bridge in self.devices
+            and self.devices[bridge].kind == "bridge"
+            and bridge not in self.fixed_mtus
+        ):
+            self._mtu(bridge, min((port.mtu for port in self.members(bridge)), default=1500))
 
     def delete_link(self, index):
         self._remove(self._device(index))
@@ -463,7 +470,9 @@ class Kernel:
         for member in self.members(device.index):
             self._release(member.index)
         self.before_bond.pop(device.index, None)
+        self.fixed_mtus.discard(device.index)
         del self.devices[device.index]
+        self._adjust_bridge(device.master)
         self.addresses.pop(device.index, None)
         self.gear.pop(device.index, None)
         self.routes = [route for route in self.routes if route.index != device.index]

@@ -619,3 +619,45 @@ def test_resetting_a_qdisc_to_the_default_follows_the_sysctl_that_defines_it():
         "set-device",
     ]
     assert plan_operations(observed, desired)[-1].text == 'set qdisc of eth2 from "fq" to "default"'
+
+
+def test_a_bridge_keeps_the_mtu_that_it_has_of_a_port_which_leaves():
+    kernel = machine(nic(2), nic(3, mtu=1300))
+    agent = Agent(kernel, f"[interface {mac(3)}]\n[bridge br0]\nmembers = {mac(3)}\n")
+    agent.run()
+    assert kernel.named("br0").mtu == 1300
+    agent.ask(f"[interface {mac(2)}]\n[bridge br0]\nmembers = {mac(2)}\nmtu = 1300\n")
+    planned = texts(agent.plan())
+    assert "set the MTU of br0 to 1300" in planned
+    assert texts(agent.run()[0]) == planned
+    assert kernel.named("br0").mtu == 1300
+    assert not agent.plan()
+
+
+def test_a_vxlan_that_is_larger_than_its_parent_is_lowered_once_the_parent_is_raised():
+    text = "[interface {nic}]\nmtu = {mtu}\n[vxlan vx0]\nid = 3\nparent = {nic}\n"
+    kernel = machine(nic(2))
+    agent = Agent(kernel, text.format(nic=mac(2), mtu=9000))
+    agent.run()
+    kernel.set_mtu(2, 1500)
+    assert kernel.named("vx0").mtu == 8950
+    agent.ask(text.format(nic=mac(2), mtu=2000))
+    done, result, _ = agent.run()
+    assert [line for line in texts(done) if "MTU" in line] == [
+        "set the MTU of eth2 from 1500 to 2000",
+        "set the MTU of vx0 from 8950 to 1950",
+    ]
+    assert not result.failures
+
+
+def test_a_vxlan_gets_what_its_parent_has_once_the_bond_of_it_is_deleted():
+    kernel = machine(nic(2))
+    agent = Agent(kernel, f"[bond bond0]\nmode = balance-rr\nmembers = {mac(2)}\nmtu = 1400\n")
+    agent.run()
+    assert kernel.devices[2].mtu == 1400
+    vxlan = f"[vxlan vx0]\nid = 3\nparent = {mac(2)}\n"
+    agent.ask(f"{vxlan}[vrf blue]\nmembers = bridge br0, {mac(2)}\n")  # there is no br0
+    planned = texts(agent.plan())
+    assert "create the VXLAN vx0 (id 3, port 4789) on eth2 with MTU 1450" in planned
+    assert texts(agent.run()[0]) == planned
+    assert kernel.devices[2].mtu == 1500

@@ -418,6 +418,19 @@ def test_a_vlan_that_is_there_is_raised_after_its_nic():
     ]
 
 
+def test_our_vlan_follows_a_nic_that_gets_more_than_the_profile_asks_for():
+    agent = Tuned(host(), VLAN, [])
+    agent.run()
+    agent.profiles = [own(mtu=2000)]
+    agent.ask(VLAN + f"[interface {bare(2)}]\nmtu = 9000\n")
+    planned = tuning_texts(agent.plan())
+    assert planned == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the MTU of eth2.7 from 1500 to 9000",
+    ]
+    assert tuning_texts(agent.run()[0]) == planned
+
+
 def test_an_mtu_goes_as_far_as_the_device():
     agent = Tuned(machine(nic(1), nic(2, max_mtu=4000), mgmt=1), TWO, [own(mtu=9000)])
     agent.run()
@@ -467,6 +480,22 @@ def test_an_mtu_from_a_bond_is_not_taken_for_one_of_the_user():
     agent.ask(bond.replace("active-backup", "broadcast"))
     agent.run()
     assert agent.kernel.named("bond0").mtu == 1500
+
+
+@pytest.mark.parametrize("asked", ["", "mtu = 9000\n"])
+def test_a_vlan_gets_no_more_than_a_member_that_stays_in_its_bond(asked):
+    bond = f"[bond bond0]\nmode = balance-rr\nmembers = {bare(2)}, {bare(3)}\n"
+    kernel = machine(nic(1, "mgmt0"), nic(2, max_mtu=9000), nic(3, max_mtu=9000), mgmt=1)
+    agent = Tuned(kernel, bond, [])
+    agent.run()
+    agent.settings = agent.settings._replace(policy=Policy(ignored=frozenset({mac(3)})))
+    agent.profiles = [own(mtu=2000)]
+    agent.ask(f"[interface {bare(2)}]\n{asked}[vlan {bare(2)}.7]\n")
+    done, result, _ = agent.run()
+    assert not result.failures
+    assert "create VLAN 7 on eth2 as eth2.7" in texts(done)
+    assert (kernel.devices[2].mtu, kernel.named("eth2.7").mtu) == (1500, 1500)
+    assert not agent.plan()
 
 
 def test_what_was_set_on_a_nic_is_known_after_a_revert_while_the_nic_was_ignored():
