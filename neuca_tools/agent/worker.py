@@ -217,13 +217,10 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         even_if_seen=not job.fetch,
         lock_seconds=lock_seconds,
     ) as intake:
-        if job.first and not job.fetch:
-            intake = intake._replace(seen="")
-            with suppress(ApplyError):  # of a full run directory: then the sources have to change
-                note_seen(config, "")
-        # With the lock held, no trial runs: the file of one that was killed or failed is left.
+        if job.first:
+            intake = _without_seen(intake, job)
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
-        has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
+        has_news = is_saved or _is_news(job, intake)
         has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
             begin_pass()
@@ -233,6 +230,18 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             result = JobResult(sha256=job.sha256, text=_keep_answers(config, intake))
     unanswered = intake.unanswered if job.fetch else None
     return result._replace(session=intake.session, unanswered=unanswered)
+
+
+def _without_seen(intake: Intake, job: Job) -> Intake:
+    """Forget which document the sources had, unless they were just asked.
+
+    With a full run directory it is not forgotten: then the sources have to change.
+    """
+    if job.fetch:
+        return intake
+    with suppress(ApplyError):
+        note_seen(job.config, "")
+    return intake._replace(seen="")
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:
@@ -338,11 +347,14 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
 def _is_news(job: Job, intake: Intake) -> bool:
     """Whether the document or the machine differs from that of the last pass.
 
-    Or the report of that pass is missing, because the run directory was full.
+    Or the report of that pass is missing, because the run directory was full, or a trial failed.
     """
     stored = intake.stored
-    is_other_document = stored is not None and stored.sha256 != job.sha256
-    return bool(intake.other_machine or is_other_document or not_in_run(job.config.state))
+    if stored is not None and stored.sha256 != job.sha256:
+        return True
+    # With the lock held, no trial runs: the file of one that was killed or failed is left.
+    is_left = bool(trial_file.stored_trial(job.config))
+    return bool(is_left or intake.other_machine or not_in_run(job.config.state))
 
 
 def _report_volumes(config: Config) -> None:

@@ -57,12 +57,13 @@ def _follow_most_losses(
 
     Probes for a lost last segment are counted as well, and shrink no window (RFC 8985).
     """
+    retransmits = {id(interval): interval.retransmits or 0 for interval in every}
     # What slow start lost may be in the second interval, where the window falls on from the first.
     of_start = {id(interval) for pair in falls if pair[0] is every[0] for interval in pair}
-    after = {id(interval): interval for pair in falls for interval in pair}
-    followed = {key: each.retransmits or 0 for key, each in after.items() if key not in of_start}
-    lost = {id(interval): interval.retransmits or 0 for interval in every[2:]}
-    return sum(followed.values()) >= FOLLOWED_LOSSES * sum({**lost, **followed}.values())
+    followed = {id(interval) for pair in falls for interval in pair} - of_start
+    counted = followed.union(map(id, every[2:]))
+    lost = sum(map(retransmits.__getitem__, counted))
+    return sum(map(retransmits.__getitem__, followed)) >= FOLLOWED_LOSSES * lost
 
 
 def _rate_falls(
