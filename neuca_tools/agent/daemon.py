@@ -106,8 +106,7 @@ class Daemon:
             self._watch_descriptor(self._links.fileno(), self._link_events)
             self._watch_udev()
             self._waits_for_document = not has_document(self.config.state)
-            fetch = self._waits_for_document
-            self._begin(replace(self._job, first=True, start=True, fetch=fetch, run=True))
+            self._begin(replace(self._job, start=True, fetch=self._waits_for_document, run=True))
             if self._waits_for_document:
                 self._say_ready("waiting for the first document")
             while not self._is_stopping:

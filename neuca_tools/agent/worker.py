@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import drives, trial_file
 from neuca_tools.agent.backoff import WHOLE_PASS
-from neuca_tools.agent.in_force import document_in_force, note_seen
+from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import hostid, processes, udev
 from neuca_tools.config import Config
-from neuca_tools.errors import ApplyError, LockedError, NeucaError
+from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import (
     NOT_ASKED,
@@ -58,17 +58,15 @@ PASS_BEGUN = b"pass\n"  # is sent by a child before it changes anything
 class Job:
     """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
 
-    `start`: the pass corrects all drift. `first`: the daemon begins with it, and forgets which
-    document its sources had. `left_out`: what failed in earlier passes and is not to be tried yet,
-    unless the document has changed, with interface indexes (`agent.backoff`). `gone`: the indexes
-    of interfaces that disappeared, whether or not they are back.
+    `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
+    tried yet, unless the document has changed, with interface indexes (`agent.backoff`). `gone`:
+    the indexes of interfaces that disappeared, whether or not they are back.
     """
 
     config: Config
     fetch: bool = False
     run: bool = False
     start: bool = False
-    first: bool = False
     sha256: str = ""
     session: Session = field(default_factory=Session)
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -217,10 +215,9 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         even_if_seen=not job.fetch,
         lock_seconds=lock_seconds,
     ) as intake:
-        if job.first:
-            intake = _without_seen(intake, job)
+        # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
-        has_news = is_saved or _is_news(job, intake)
+        has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
             begin_pass()
@@ -230,18 +227,6 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             result = JobResult(sha256=job.sha256, text=_keep_answers(config, intake))
     unanswered = intake.unanswered if job.fetch else None
     return result._replace(session=intake.session, unanswered=unanswered)
-
-
-def _without_seen(intake: Intake, job: Job) -> Intake:
-    """Forget which document the sources had, unless they were just asked.
-
-    With a full run directory it is not forgotten: then the sources have to change.
-    """
-    if job.fetch:
-        return intake
-    with suppress(ApplyError):
-        note_seen(job.config, "")
-    return intake._replace(seen="")
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:
@@ -347,14 +332,11 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
 def _is_news(job: Job, intake: Intake) -> bool:
     """Whether the document or the machine differs from that of the last pass.
 
-    Or the report of that pass is missing, because the run directory was full, or a trial failed.
+    Or the report of that pass is missing, because the run directory was full.
     """
     stored = intake.stored
-    if stored is not None and stored.sha256 != job.sha256:
-        return True
-    # With the lock held, no trial runs: the file of one that was killed or failed is left.
-    is_left = bool(trial_file.stored_trial(job.config))
-    return bool(is_left or intake.other_machine or not_in_run(job.config.state))
+    is_other_document = stored is not None and stored.sha256 != job.sha256
+    return bool(intake.other_machine or is_other_document or not_in_run(job.config.state))
 
 
 def _report_volumes(config: Config) -> None:

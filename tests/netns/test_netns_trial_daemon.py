@@ -148,20 +148,6 @@ def test_a_start_of_the_daemon_during_a_pass_applies_the_own_document(filed):
     filed.wait("A is applied again", has(filed, "10.1.0.1/24"))
 
 
-def test_a_start_of_the_daemon_during_a_pass_is_deaf_to_no_signal(filed):
-    assert filed.daemon.stop() == 0
-    command = [sys.executable, "-c", LOCK, str(filed.folder / "run/lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                          env=filed.environment) as other:  # fmt: skip
-        assert other.stdout.readline() == "locked\n"
-        daemon = filed.start()
-        filed.wait("it waits", lambda: is_waiting(daemon.pid))
-        daemon.signal(signal.SIGHUP)
-        filed.wait("it reloads", lambda: "reload" in daemon.log())
-        assert daemon.stop() == 0
-        other.communicate("\n", PATIENCE)
-
-
 def is_waiting(process):
     """Whether the process or a child of it waits for a lock."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
