@@ -207,7 +207,8 @@ def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
     yield from _removed_members(sides)
     yield from _deleted_links(sides)
     for _, current, wanted in reversed(sides.link_pairs):
-        if sides.is_lowered_first(current, wanted):
+        is_lower = wanted.mtu and current.mtu and wanted.mtu < current.mtu
+        if is_lower and sides.is_lowered_first(wanted):
             yield _set_mtu(sides, current, wanted, Phase.SHRINK)
     for key, _, _ in reversed(sides.link_pairs):
         if sides.is_taken_down(key) and not sides.is_bounced(key):
@@ -303,8 +304,9 @@ def _raised_mtu(
     if not sides.is_present(key):
         is_raised = key.kind in LATE_MTU_KINDS
     else:
-        is_changed = current.mtu is None or wanted.mtu != current.mtu
-        is_raised = any_mtu or (is_changed and not sides.is_lowered_first(current, wanted))
+        is_lower = current.mtu is not None and wanted.mtu < current.mtu
+        is_set = wanted.mtu == current.mtu or (is_lower and sides.is_lowered_first(wanted))
+        is_raised = any_mtu or not is_set
     if is_raised:
         yield _set_mtu(sides, current, wanted, _grow_phase(key))
 

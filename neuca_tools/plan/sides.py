@@ -61,7 +61,7 @@ class Sides:
                 if must_recreate(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
-                if wanted.mtu == current.mtu and self._leaves_mtu_to_ports(key, wanted):
+                if key.kind == "bridge" and self._leaves_mtu_to_ports(key, current, wanted):
                     current = replace(current, mtu=None)
                 pairs.append((key, *self._in_place(key, current, wanted)))
         return pairs
@@ -85,13 +85,13 @@ class Sides:
             wanted = replace(wanted, mtu=None)
         return current, wanted
 
-    def _leaves_mtu_to_ports(self, key: LinkKey, wanted: Link) -> bool:
+    def _leaves_mtu_to_ports(self, key: LinkKey, current: Link, wanted: Link) -> bool:
         """Whether a bridge has the wanted MTU only because of the ports that it has now.
 
         The kernel gives a bridge the lowest MTU of its ports until somebody sets it
         (br_mtu_auto_adjust).
         """
-        if key.kind != "bridge" or not wanted.mtu or not self.is_present(key):
+        if not wanted.mtu or wanted.mtu != current.mtu or not self.is_present(key):
             return False
         now = [link.mtu for link in self.observed.links.values() if link.master == key]
         then = [self._mtu_at_the_end(link) for link in self._ports_at_the_end(key)]
@@ -111,18 +111,15 @@ class Sides:
             return self._mtu_at_the_end(key.nic)
         return mtu or USUAL_MTU
 
-    def is_lowered_first(self, current: Link, wanted: Link) -> bool:
-        """Whether the link gets a lower MTU before its lower device gets another one.
+    def is_lowered_first(self, wanted: Link) -> bool:
+        """Whether the link gets its lower MTU before its lower device gets another one.
 
         A VXLAN keeps its MTU when that of its parent is lowered. The kernel then takes no MTU that
         the parent has no room for, not even a lower one (vxlan_change_mtu).
         """
-        if not (wanted.mtu and current.mtu and wanted.mtu < current.mtu):
-            return False
+        current = self.current(wanted.key)
         parent = current.virtual.parent if current.virtual else None
-        if wanted.key.kind != "vxlan" or parent is None:
-            return True
-        return not self._is_raised(parent)
+        return wanted.key.kind != "vxlan" or parent is None or not self._is_raised(parent)
 
     def _is_raised(self, key: LinkKey) -> bool:
         before, after = self.current(key).mtu, self.wanted(key).mtu
