@@ -104,8 +104,8 @@ class Restore(Purpose):
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """Forget what was restored, unless something could not be.
 
-        What was not is kept: that of a NIC that a pass leaves alone, such as a port of a foreign
-        bridge, and the MTUs of bonds, of their members and of other links of ours.
+        The original values of NICs that a pass leaves alone, such as ports of a foreign bridge,
+        are kept, and so are the MTUs of bonds, their members and other links that neucad created.
         """
         record, restored = decision.record, decision.desired.links
         if result.failures:

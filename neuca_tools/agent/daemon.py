@@ -226,7 +226,7 @@ class Daemon:
     def _watch_links(self, result: JobResult) -> None:
         """Watch what the pass says, also for what has changed since it observed the host."""
         links, watched = self._links, (self._links.reports_routing, self._waits_for_address)
-        is_repeated = WHOLE_PASS in result.failed  # by each event, which it may cause itself
+        is_repeated = WHOLE_PASS in result.failed  # each event, even its own, would repeat it
         if result.made_pass:
             links.reports_all_changes = result.watches_all_links and not is_repeated
         if result.completed_pass:

@@ -162,9 +162,9 @@ def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[
 
 
 def _stage_replacements(place: Path, root: Path, findings: Findings) -> Iterator[tuple[Path, Path]]:
-    """Write each file with another content in the copy, and its owner and attributes, to `place`.
+    """Write the files that differ in the copy to `place`, with the original owner and attributes.
 
-    Yields that file, and the real path of the original. Raises ApplyError.
+    Yields each new file with the real path of its original. Raises ApplyError.
     """
     pairs = (pair for item in findings.traces for pair in _replaced(root, item))
     content_by_path = {path.resolve(): content for path, content in pairs}

@@ -259,7 +259,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
         sha256=intake.stored.sha256 if intake.stored else "",
         left_out=tuple(job.left_out),
     )
-    age = hostid.boot_age()  # at most that which the pass observes
+    age = hostid.boot_age()  # not later than the age that the pass observes
     try:
         _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass

@@ -76,7 +76,7 @@ def _observed_devices(
 ) -> dict[LinkKey, Device]:
     """The devices of links that are requested, ours, or changed by us, and the NICs below them.
 
-    Those of our routes and DHCP clients, and the members and ports of our links, are too.
+    They include the devices of our routes and DHCP clients, and the members and ports of our links.
     """
     everything = _accessible_links(world, resolution)
     relevant = {*resolution.desired.links, *resolution.removable.vlans, *record.owned.vlans}
