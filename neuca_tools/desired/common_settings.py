@@ -28,7 +28,6 @@ from neuca_tools.model import (
     ACCEPT_RA,
     OWN,
     UNCHANGED,
-    UNRECORDED,
     Address,
     Device,
     Host,
@@ -70,8 +69,9 @@ class CommonSettings:
         self.masters, self.trusted = masters, trusted
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.sysctl_judge, self.gateways = sysctl_judge, gateways
-        quiet = links_without_advertisements(self.requests, self.roles, self.world)
-        self._quiet = frozenset(key for key in quiet if not self._may_need_advertisements(key))
+        self._quiet = links_without_advertisements(
+            self.requests, self.roles, self.world, sysctl_judge.advertised
+        )
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -83,15 +83,6 @@ class CommonSettings:
     def _is_sure(self, key: LinkKey) -> bool:
         """Whether no unusable part of the document can be about the link."""
         return self.trusted is None or key in self.trusted
-
-    def _may_need_advertisements(self, key: LinkKey) -> bool:
-        """Whether an unusable part may request what router advertisements are on for.
-
-        That is so on a NIC that is configured already, unless they have been turned off.
-        """
-        is_configured = bool(self.record.nics.get(key.mac, UNRECORDED).applied)
-        are_off = ACCEPT_RA in self.record.originals.get(key, UNCHANGED).sysctls
-        return is_configured and not are_off and not self._is_sure(key)
 
     def originals_of(self, key: LinkKey) -> OriginalValues:
         """The link's original values; none if the document is too incomplete to restore them."""
@@ -213,7 +204,7 @@ class CommonSettings:
         """The link's own sysctls; those of the whole host are collected in `self.sysctls`."""
         own: dict[str, str] = {}
         for template, value in request.sysctls:
-            reason = self._sysctl_reason(template, value, no_ipv6)
+            reason = self._sysctl_reason(request.key, template, value, no_ipv6)
             if reason is not None:
                 self.refuse(request.key, f"sysctl {dotted_name(template)}: {reason}")
             elif OWN in template:
@@ -222,8 +213,10 @@ class CommonSettings:
                 self.sysctls[template] = value
         return own
 
-    def _sysctl_reason(self, template: str, value: str, no_ipv6: Optional[str]) -> Optional[str]:
-        reason = self.sysctl_judge.reason(template, value)
+    def _sysctl_reason(
+        self, key: LinkKey, template: str, value: str, no_ipv6: Optional[str]
+    ) -> Optional[str]:
+        reason = self.sysctl_judge.reason(key, template, value)
         if reason is not None:
             return reason
         if template.startswith(IPV6) and OWN in template:

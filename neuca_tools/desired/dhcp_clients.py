@@ -24,17 +24,18 @@ from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
 PACKAGES = "dhcpcd (dhcpcd-base)"
+_NO_ADDRESS = "it has no address from DHCP or a router"
 UNSERVED = (
-    "it has no DHCP lease, and this host has no DHCP client: neither systemd-networkd nor"
-    f" NetworkManager is running, and dhcpcd is not installed: install {PACKAGES}"
+    f"{_NO_ADDRESS}, and this host has no DHCP client: neither systemd-networkd nor NetworkManager"
+    f" is running, and dhcpcd is not installed: install {PACKAGES}"
 )
 NOT_INSTALLED = (
-    "it has no DHCP lease, and the program that [linux] dhcp-client names is not installed:"
-    f" install {PACKAGES}"
+    f"{_NO_ADDRESS}, and the program that [linux] dhcp-client names is not installed: install"
+    f" {PACKAGES}"
 )
 NOT_ON_INFINIBAND = (
-    "it has no DHCP lease, and DHCP on an InfiniBand link is left to other programs: configure a"
-    " DHCP client for it"
+    f"{_NO_ADDRESS}, and DHCP on an InfiniBand link is left to other programs: configure a DHCP"
+    " client for it"
 )
 NO_IPV6 = "DHCPv6 and router advertisements: this kernel has no IPv6"
 
@@ -225,13 +226,21 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     is_served = key in roles.dhcp.clients or any(
         index == device.index for index, _ in world.leased_addresses
     )
-    return not is_served and request.leases.has_dhcp and wants_dhcp(request)
+    return not is_served and wants_dhcp(request)
 
 
-def without_accept_ra(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:
-    """The requests, without `accept_ra` on links whose advertisements a client handles."""
+def without_accept_ra(
+    requests: Requests, roles: Roles, local: Collection[LinkRequest]
+) -> dict[LinkKey, LinkRequest]:
+    """The requests, without `accept_ra` on links whose advertisements a client handles.
+
+    A document that has `accept-ra` requests a client, too, unless the configuration (`local`)
+    has the kernel accept them.
+    """
     changed = dict(requests)
-    for key in ipv6_clients(requests, roles) & requests.keys():
+    configured = {request.key for request in local if ACCEPT_RA in dict(request.sysctls)}
+    asked = {key for key, request in requests.items() if request.leases.accept_ra is not None}
+    for key in (ipv6_clients(requests, roles) & requests.keys()) | (asked - configured):
         request = changed[key]
         sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
         changed[key] = replace(request, sysctls=sysctls)

@@ -101,7 +101,7 @@ def stack_layers(
     asked, notes = routing_tables.without_dhcp(layers.requests)
     roles = dhcp_clients.assign_clients(asked, layers.roles, world, trusted)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
-    requests = dhcp_clients.without_accept_ra(asked, roles)
+    requests = dhcp_clients.without_accept_ra(asked, roles, layers.local)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
     layers = layers._replace(roles=roles, requests=requests, problems=problems, trusted=trusted)

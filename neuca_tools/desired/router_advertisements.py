@@ -49,20 +49,19 @@ def removable_addresses(
 
 
 def links_without_advertisements(
-    requests: Requests, roles: Roles, world: World
+    requests: Requests, roles: Roles, world: World, configured: Collection[LinkKey]
 ) -> frozenset[LinkKey]:
     """The dataplane links on which the kernel must not accept router advertisements.
 
-    These are all, present or not, for which neither a document nor the configuration requests
-    advertisements, DHCPv6 or the state `user`, and those on which a client handles them.
+    These are all, present or not, except those that are left to the user. Where the configuration
+    requests advertisements (`configured`), the kernel accepts them unless a client handles them.
     """
-    managed = ipv6_clients(requests, roles)
+    accepted = {*configured} - ipv6_clients(requests, roles)
     return frozenset(
         key
         for key, request in requests.items()
         if roles.role_of(key) == "dataplane" and request.state != "user"
-        if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
-        if key in managed or not is_left_on(request)
+        if key not in accepted and world.accept_ra is not None
     )
 
 
@@ -74,15 +73,6 @@ def ipv6_clients(requests: Requests, roles: Roles) -> frozenset[LinkKey]:
     served = roles.dhcp.links_of([OWN_CLIENT]) & requests.keys()
     own = {key for key in served if requests[key].leases.has_ipv6}
     return roles.dhcp.links_of(MANAGERS) | own
-
-
-def is_left_on(request: LinkRequest) -> bool:
-    """Whether another program needs router advertisements on the link.
-
-    That is so if the document requests DHCPv6, which a client starts only after an advertisement
-    (RFC 4861, 4.2), or both SLAAC and DHCP.
-    """
-    return bool(request.leases.dhcp6 or (request.leases.dhcp4 and request.leases.accept_ra))
 
 
 def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:

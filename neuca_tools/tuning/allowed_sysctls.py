@@ -10,15 +10,20 @@ configuration allows or sets it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 from typing import NamedTuple, Optional, Union
 
-from neuca_tools.model import OWN, LinkRequest
+from neuca_tools.model import ACCEPT_RA, OWN, LinkKey, LinkRequest
 from neuca_tools.tuning.sysctl_values import number_of
 
 PER_INTERFACE = re.compile(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
 HOST_WIDE = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
+# The kernel adds what is advertised to the main table: default routes, and networks of any length.
+ADVERTISEMENTS = (
+    "any host on the link could take over the default route with a router advertisement; use"
+    " accept-ra = yes"
+)
 
 
 class Numbers(NamedTuple):
@@ -165,13 +170,21 @@ def _interface_key_reason(parts: list[str]) -> Optional[str]:
 class Judge:
     """Decides which sysctls are refused; neither `configured` nor `permitted` keys have bounds."""
 
-    def __init__(self, configured: Iterable[LinkRequest], permitted: Collection[str]) -> None:
+    def __init__(self, configured: Collection[LinkRequest], permitted: Collection[str]) -> None:
         self._configured = set(chain.from_iterable(request.sysctls for request in configured))
         self._permitted = permitted
+        self.advertised = frozenset(
+            request.key
+            for request in configured
+            if dict(request.sysctls).get(ACCEPT_RA, "0") != "0"
+        )
+        """The links on which the configuration has the kernel accept router advertisements."""
 
-    def reason(self, key: str, value: str) -> Optional[str]:
-        """Why this setting is refused; None if it is not."""
+    def reason(self, link: LinkKey, key: str, value: str) -> Optional[str]:
+        """Why this setting is refused for the link; None if it is not."""
         wrong = key_reason(key)
+        if wrong is None and key == ACCEPT_RA and value != "0" and link not in self.advertised:
+            return ADVERTISEMENTS
         if wrong or OWN in key or key in self._permitted or (key, value) in self._configured:
             return wrong
         return value_reason(key, value)

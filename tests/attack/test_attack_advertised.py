@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import frames
 import pytest
-from lab import mac, refused_route
+from lab import GATEWAY6, mac, refused_route
 
 OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 CONF, NEIGH = "net/ipv6/conf/dp1", "net/ipv6/neigh/dp1"
@@ -114,10 +116,42 @@ def test_the_default_of_the_host_applies(attacked):
     assert guest.sysctl(f"{CONF}/hop_limit") == "128"
 
 
-def test_a_nic_whose_advertisements_are_requested_keeps_what_they_set(attacked):
-    guest, _ = attacked
+@pytest.mark.parametrize("options", [{"lifetime": 9000}, *(
+    {"options": tuple(map(frames.prefix_information, prefixes)), "lifetime": 0}
+    for prefixes in (("::/0",), ("::/1", "8000::/1"), ("2001:db8:ffff::/64",), (f"{GATEWAY6}/128",))
+)])  # fmt: skip
+def test_a_document_cannot_have_the_kernel_take_what_is_advertised(guest, attackers, options):
+    """The packets of the host leave through the management NIC, before and after the document."""
+    guest.management()
+    evil = attackers().on_dataplane("dp1", 1, up=True)
+    more = dict(options)
+    evil.advertise(*more.pop("options", ()), **more)
+    evil.delivered()
     asked = f"{OURS}sysctl.net.ipv6.conf.{{interface}}.accept_ra = 1\n"
-    assert guest.once(asked).code == 0
+    guest.once(asked)
+    more = dict(options)
+    evil.advertise(*more.pop("options", ()), **more)
+    evil.delivered()
+    hosts = ("2600::1", "9000::1", GATEWAY6)
+    with evil.captured(lambda frame: any(frames.packed(host) in frame for host in hosts)) as seen:
+        for host in hosts:
+            guest.run(sys.executable, "-c", SENT, host)
+        evil.delivered()
+    assert seen == []
+    assert {guest.look(f"-6 route get {host}")[0]["dev"] for host in hosts} == {"mgmt0"}
+    code, text = guest.problems("dp1")[0]
+    assert code == "refused"
+    assert text.startswith("sysctl net.ipv6.conf.{interface}.accept_ra: any host on the link could")
+
+
+SENT = "import socket, sys; socket.socket(socket.AF_INET6, 2).sendto(b'x', (sys.argv[1], 9))"
+
+
+def test_what_the_configuration_has_the_kernel_take_is_kept(attacked):
+    """Its author is root, who may trust the routers of a network."""
+    guest, _ = attacked
+    guest.configure(f"[interface {mac(1)}]\nsysctl.net.ipv6.conf.{{interface}}.accept_ra = 1")
+    assert guest.once(OURS).code == 0
     assert settings(guest) == ADVERTISED
 
 

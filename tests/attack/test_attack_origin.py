@@ -190,10 +190,10 @@ def test_a_nic_that_becomes_dataplane_loses_what_was_advertised(advertised):
     assert guest.sysctl("net/ipv6/conf/dp1/accept_ra") == "1"
 
 
-def test_what_a_document_asks_for_is_accepted(advertised):
+def test_what_the_configuration_asks_for_is_accepted(advertised):
     guest = advertised
-    text = f"{OURS}sysctl.net.ipv6.conf.{{interface}}.accept_ra = 1\n"
-    assert guest.once(text).code == 0
+    guest.configure(f"[interface {mac(1)}]\nsysctl.net.ipv6.conf.{{interface}}.accept_ra = 1")
+    assert guest.once(OURS).code == 0
     assert len(guest.addresses("dp1")) == 2
     assert advertised_on_dp1(guest) == [PREFIX, "default"]
 

@@ -16,7 +16,7 @@ txqueuelen = 10000
 sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
 [interface {mac(2)}]
 addresses = fd00:16::1/64, 172.17.0.1/31
-sysctl.net.ipv6.conf.{{interface}}.accept_ra = 1
+sysctl.net.ipv6.conf.{{interface}}.hop_limit = 99
 sysctl.net.core.somaxconn = 8192
 [routes]
 10.20.0.0/16 = 172.16.0.254
@@ -41,8 +41,8 @@ def test_a_fresh_pass_sets_everything_that_is_asked(lab):
     assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"]) == (9000, 10000, True)
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     assert lab.addresses("dp2") == {"fd00:16::1/64", "172.17.0.1/31"}
-    settings = ("net/ipv4/conf/dp1/rp_filter", "net/ipv6/conf/dp2/accept_ra", "net/core/somaxconn")
-    assert [lab.sysctl(path) for path in settings] == ["2", "1", "8192"]
+    settings = ("net/ipv4/conf/dp1/rp_filter", "net/ipv6/conf/dp2/hop_limit", "net/core/somaxconn")
+    assert [lab.sysctl(path) for path in settings] == ["2", "99", "8192"]
     assert lab.routes("10.20.0.0/16") == [("172.16.0.254", "dp1", 20, "110")]
     assert lab.routes("2001:db8:20::/48", 6) == [("fd00:16::fe", "dp2", 20, "110")]
 

@@ -23,6 +23,7 @@ from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_adv
 from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
 from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
+from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import ACCEPT_RA
 
@@ -70,8 +71,10 @@ def test_where_a_client_hears_routers_the_kernel_does_not():
         found = decided(plain(accept_ra="1"), netplan(**keys))
         assert found.desired.links[key(2)].sysctls[ACCEPT_RA] == "0"
         assert key(2) in found.resolution.without_advertisements
-    without = decided(plain(accept_ra="1", own_clients=type(OWN)()), netplan(**{"accept-ra": True}))
-    assert without.desired.links[key(2)].sysctls[ACCEPT_RA] == "1"
+    look = plain(accept_ra="1", own_clients=type(OWN)(), age=400.0)
+    without = decided(look, netplan(**{"accept-ra": True}))
+    assert without.desired.links[key(2)].sysctls[ACCEPT_RA] == "0"
+    assert [one.text for one in without.resolution.problems if one.link == key(2)] == [UNSERVED]
 
 
 def test_only_one_client_of_a_link_sets_its_mtu_and_none_sends_a_host_name_over_ipv6():

@@ -422,7 +422,7 @@ def test_a_neuca_document_that_names_such_a_nic_takes_it_from_the_network_manage
     assert (addresses(found, 2), marked_macs(found, Record())) == (["172.16.2.1/24"], {mac(2)})
 
 
-def test_advertisements_stay_on_where_the_document_has_dhcpv6_and_are_off_elsewhere():
+def test_advertisements_are_off_whatever_dhcp_the_document_has():
     ways = [(1, 0, 4)]
     seen = replace(slots((1, 2, 3, 4), ways), accept_ra="1")
     data = {
@@ -432,8 +432,12 @@ def test_advertisements_stay_on_where_the_document_has_dhcpv6_and_are_off_elsewh
                      {"id": "n4", "link": "l4", "type": "ipv4_dhcp"}, {"id": "n5", "link": "l4", "type": "ipv6_slaac"}],
     }  # fmt: skip
     found = solve(Document(platform=made("network_data.json", json.dumps(data))), seen)
-    assert {number for number in (2, 3, 4) if key(number) in found.without_advertisements} == {3}
-    assert "net/ipv6/conf/{interface}/accept_ra" not in found.desired.links[key(2)].sysctls
+    assert {number for number in (2, 3, 4) if key(number) in found.without_advertisements} == {
+        2,
+        3,
+        4,
+    }
+    assert found.desired.links[key(2)].sysctls["net/ipv6/conf/{interface}/accept_ra"] == "0"
 
 
 def test_a_nic_that_another_program_does_dhcp_on_is_not_renamed_while_it_is_used():
