@@ -28,9 +28,9 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.documents.stacking import (
     all_upper_links,
-    combine_requests,
     lower_of,
     merge_layers,
+    overlay_requests,
 )
 from neuca_tools.model import (
     OWN,
@@ -193,7 +193,7 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
         notes = tuple(platform_roles.absent_notes(platform, roles, world))
         named = {key.mac for key in requests}
         described = platform_roles.requests_for(platform, roles, named, world)
-        requests = merge_layers(combine_requests(described, links), local)
+        requests = merge_layers(overlay_requests(described, links), local)
     taken = {route.to for route in routes}
     more = (
         route

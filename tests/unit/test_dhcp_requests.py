@@ -14,9 +14,9 @@ from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.desired.management import Policy
-from neuca_tools.desired.merge import combine_requests
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.documents import parse
+from neuca_tools.documents.stacking import combine_requests
 from neuca_tools.model import Automatic, Record
 
 NIC = f"interface {mac(2)}"

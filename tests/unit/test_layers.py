@@ -24,7 +24,15 @@ from neuca_tools.desired.roles import Policy
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Draft, read_section
-from neuca_tools.model import Document, NetworkState, NicRecord, Problem, Record
+from neuca_tools.model import (
+    Document,
+    LinkRequest,
+    NetworkState,
+    NicRecord,
+    PlatformDocument,
+    Problem,
+    Record,
+)
 from neuca_tools.state import changes, updates
 from neuca_tools.status.judge import DocumentStatus, judge_host
 
@@ -136,6 +144,28 @@ def test_the_neuca_document_goes_over_it_and_the_configuration_over_both():
 def test_state_user_leaves_nothing_of_what_the_platform_asks():
     found = solve(asking(network(static(2, mtu=9000)), f"[interfaces]\n{bare(2)} = user\n"))
     assert asked(found, 2) == (None, [])
+
+
+@pytest.mark.parametrize("platform", [False, True])
+def test_a_state_of_the_configuration_goes_over_user_with_what_the_platform_asks(platform):
+    document = parse(f"[interface {mac(3)}]\nstate = user\nname = red\n")
+    if platform:
+        document = asking(
+            network(static(3, mtu=1400)), f"[interface {mac(3)}]\nstate = user\nname = red\n"
+        )
+    request = solve(document, local(3, state="up", txqueuelen="500")).requests[key(3)]
+    assert (request.state, request.name, request.txqueuelen) == ("up", "red", 500)
+    assert (request.mtu, len(request.addresses)) == ((1400, 1) if platform else (None, 0))
+
+
+def test_what_a_neuca_document_adds_counts_although_the_platform_leaves_the_nic_to_the_user():
+    """The configuration has the last word on the state, with and without the platform's `user`."""
+    text = f"[interface {mac(3)}]\nmtu = 1300\n"
+    below = (LinkRequest(key(3), "user", name="red"),)
+    document = parse(text)._replace(platform=PlatformDocument(links=below))
+    request = solve(document, local(3, state="up")).requests[key(3)]
+    assert (request.state, request.name, request.mtu) == ("up", "red", 1300)
+    assert solve(document).requests[key(3)].mtu is None
 
 
 def test_a_nic_with_dhcp_in_the_platform_s_document_is_dataplane_beside_the_management_nic():
