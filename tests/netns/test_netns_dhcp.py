@@ -11,7 +11,7 @@ import sys
 
 import delegating
 import pytest
-from lab import GATEWAY, mac
+from lab import GATEWAY, GATEWAY6, ROOT, mac
 from networkd import PROGRAM, Networkd
 from test_netns_policy_routing import PROBE
 
@@ -68,6 +68,32 @@ HOSTILE = (
     ("169.254.169.253/32", "0.0.0.0"),
     ("0.0.0.0/0", ROUTER),
 )
+
+
+# From a router outside. The second message comes from farther than the link, as its hop limit says.
+HOSTILE_ROUTER = f"""import socket
+from frames import *
+made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+made.bind(("dp1", 0))
+evil = ("02:00:00:00:66:66", "fe80::bad")
+wide = ("2001:db8:ffff::/64", "fd00:ec2::/64", "2606:4700::/32", "2000::/12", "fe80::/64", "ff02::/64")
+narrow = ("{GATEWAY6}/128", "fd00:ec2::254/128")
+options = [prefix_information(one) for one in wide + narrow]
+options += [prefix_information(one, 0x80) for one in ("::/0", "::/1", "8000::/1")]
+options += [route_information(one) for one in ("::/0", "::/1", "8000::/1", "2000::/3", "fd00:ec2::254/128")]
+options += [rdnss("fd00:9::bad"), mtu(1280)]
+far = bytearray(router_advertisement(*evil, prefix_information("fd00:6::/64")))
+far[21] = 64
+made.send(far)
+made.send(router_advertisement(*evil, *options)[:-5])
+made.send(router_advertisement(*evil, *options))
+"""
+REACHED_BY_MANAGEMENT = (GATEWAY6, "fd00:ec2::254", "2606:4700::1111", "2001:db8:ffff::77", "2600::1", "9000::1")  # fmt: skip
+
+
+def advertise_hostile(lab):
+    words = [f"PYTHONPATH={ROOT}/tests/attack", sys.executable, "-c", HOSTILE_ROUTER]
+    assert lab.run("env", *words, where=lab.outside).code == 0
 
 
 class Delegating:
@@ -265,6 +291,28 @@ def test_an_address_from_router_advertisements_without_their_default_route_in_th
     assert {one["dst"] for one in found} == {"fd00:9::/64", "fd00:77::/32", "fe80::/64"}
     assert [one["dev"] for one in cloud.look("-6 route show default")] == ["mgmt0"]
     assert cloud.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
+
+
+def test_a_hostile_router_gets_no_route_into_the_main_table(cloud):
+    before = cloud.look("-6 route show table main")
+    serve(cloud, more=RA)
+    ask(cloud, "ipv6_slaac")
+    text = (cloud.folder / "networkd" / FILE).read_text()
+    cloud.client.write(FILE, text.replace("PermanentMACAddress=", "MACAddress="))
+    cloud.client.start()
+    cloud.wait("an address", lambda: any("fd00:9:" in one for one in cloud.addresses("dp1")))
+    cloud.wait("its network", lambda: "fd00:9::/64" in inbox(cloud, "::"))
+    with cloud.foreign.changing():  # both routers are next hops of one route
+        advertise_hostile(cloud)
+        cloud.wait("the advertisement", lambda: "fd00:ec2::/64" in inbox(cloud, "::"))
+    cloud.once()
+    now = cloud.look("-6 route show table main")
+    assert [one for one in now if one["dev"] != "dp1"] == [
+        one for one in before if one["dev"] != "dp1"
+    ]
+    assert {one["dst"] for one in now if one["dev"] == "dp1"} == {"fd00:9::/64", "fe80::/64"}
+    routes = [cloud.look(f"route get {host}")[0] for host in REACHED_BY_MANAGEMENT]
+    assert {route["dev"] for route in routes} == {"mgmt0"}
 
 
 @pytest.mark.parametrize("is_platform", [True, False])

@@ -16,7 +16,7 @@ import pytest
 from dhcpclient import Clients
 from dnsmasq import Dnsmasq
 from lab import GATEWAY6, ROOT, has_ended, mac
-from test_netns_dhcp import answered
+from test_netns_dhcp import REACHED_BY_MANAGEMENT, advertise_hostile, answered
 from test_netns_trial import Trial
 
 from neuca_tools.desired import dhcp_files
@@ -54,25 +54,6 @@ def plain(daemons, lab, tmp_path_factory):
 
 def serve(lab, *lines):
     lab.server.start(*lines)
-
-
-# From a router outside. The second message comes from farther than the link, as its hop limit says.
-EVIL = f"""import socket
-from frames import *
-made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-made.bind(("dp1", 0))
-evil = ("02:00:00:00:66:66", "fe80::bad")
-wide = ("2001:db8:ffff::/64", "fd00:ec2::/64", "2606:4700::/32", "2000::/12", "fe80::/64", "ff02::/64")
-narrow = ("{GATEWAY6}/128", "fd00:ec2::254/128")
-options = [prefix_information(one) for one in wide + narrow]
-options += [route_information(one) for one in ("::/0", "2000::/3", "fd00:ec2::254/128")]
-options += [rdnss("fd00:9::bad"), mtu(1280)]
-far = bytearray(router_advertisement(*evil, prefix_information("fd00:6::/64")))
-far[21] = 64
-made.send(far)
-made.send(router_advertisement(*evil, *options)[:-5])
-made.send(router_advertisement(*evil, *options))
-"""
 
 
 def details(lab, name="dp1"):
@@ -200,8 +181,7 @@ def test_hostile_routers_reach_nothing_but_the_nic(plain):
     serve(plain, *SLAAC)
     plain.once(DOCUMENT + "accept-ra = yes\ndhcp6 = yes\n")
     plain.wait("an address", lambda: f"{OWN}/64" in learned(plain))
-    words = [f"PYTHONPATH={ROOT}/tests/attack", sys.executable, "-c", EVIL]
-    plain.run("env", *words, where=plain.outside)
+    advertise_hostile(plain)
     plain.wait(
         "the advertisement", lambda: any(one.startswith("fd00:ec2:") for one in learned(plain))
     )
@@ -213,8 +193,8 @@ def test_hostile_routers_reach_nothing_but_the_nic(plain):
         ]
     assert main(plain) == {"fd00:9::/64"}
     assert not any("fd00:6:" in one for one in learned(plain))
-    hosts = (GATEWAY6, "fd00:ec2::254", "2606:4700::1111", "2001:db8:ffff::77", "2600::1")
-    assert {plain.look(f"route get {host}")[0]["dev"] for host in hosts} == {"mgmt0"}
+    routes = [plain.look(f"route get {host}")[0] for host in REACHED_BY_MANAGEMENT]
+    assert {route["dev"] for route in routes} == {"mgmt0"}
     assert Path("/etc/resolv.conf").read_bytes() == resolv
 
 

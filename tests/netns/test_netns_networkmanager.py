@@ -19,8 +19,10 @@ from test_netns_dhcp import (
     HOSTILE,
     LEASE,
     RA,
+    REACHED_BY_MANAGEMENT,
     ROUTER,
     TABLE,
+    advertise_hostile,
     ask,
     inbox,
     serve,
@@ -193,6 +195,23 @@ def test_router_advertisements_without_their_default_route_in_the_main_table(clo
     assert own() == before == ["fd00:9::ff:fe00:101/64"]
     assert [one["dev"] for one in cloud.look("-6 route show default")] == ["mgmt0"]
     assert "default" in {one["dst"] for one in cloud.look(f"-6 route show table {TABLE}")}
+    cloud.server.kill()
+
+
+def test_a_hostile_router_gets_no_route_into_the_main_table(cloud):
+    before = cloud.look("-6 route show table main")
+    serve(cloud, more=RA)
+    ask(cloud, "ipv6_slaac")
+    cloud.wait("an address", lambda: any("fd00:9:" in one for one in cloud.addresses("dp1")))
+    with cloud.foreign.changing():  # both routers are next hops of one route
+        advertise_hostile(cloud)
+        cloud.wait("the advertisement", lambda: "fd00:ec2::/64" in inbox(cloud, "::"))
+    cloud.once()
+    now = cloud.look("-6 route show table main")
+    assert [one for one in now if one["dev"] != "dp1"] == before
+    assert {one["dst"] for one in now if one["dev"] == "dp1"} == {"fd00:9::/64"}
+    routes = [cloud.look(f"route get {host}")[0] for host in REACHED_BY_MANAGEMENT]
+    assert {route["dev"] for route in routes} == {"mgmt0"}
     cloud.server.kill()
 
 
