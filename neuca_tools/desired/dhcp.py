@@ -212,6 +212,8 @@ def _service_reason(to: Network) -> Optional[str]:
     """Why no server or router may route a network in which clouds have DNS and NTP servers."""
     if to.is_link_local:
         return "link-local addresses are not routed"
+    if to.is_loopback:
+        return "loopback addresses are not routed"
     service = next((host for host in PLATFORM_HOSTS if host in to), None)
     is_taken = service is not None and to.prefixlen > SLAAC_LENGTH
     return f"clouds have the service {service} there" if is_taken else None

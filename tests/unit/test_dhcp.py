@@ -383,6 +383,8 @@ def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all(
         ("128.0.0.0/1", None, "a prefix of length 0 or 1 would replace the default route"),
         ("169.254.9.0/24", "10.9.0.1", "link-local addresses are not routed"),
         ("169.254.169.253/32", None, "link-local addresses are not routed"),
+        ("127.0.0.0/8", "10.9.0.1", "loopback addresses are not routed"),
+        ("127.0.0.53/32", None, "loopback addresses are not routed"),
         ("fd00:ec2::252/127", None, "clouds have the service fd00:ec2::253 there"),
         ("fd00:ec2::123/128", "fe80::9", "clouds have the service fd00:ec2::123 there"),
         ("8.8.8.8/32", "10.9.0.1", "only a document can route public addresses"),
