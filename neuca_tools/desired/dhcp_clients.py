@@ -19,6 +19,7 @@ from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
+from neuca_tools.documents.stacking import without_sysctl
 from neuca_tools.model import ACCEPT_RA, Device, LinkKey, LinkRequest, Problem, Requests, World
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
@@ -234,14 +235,19 @@ def without_accept_ra(
 ) -> dict[LinkKey, LinkRequest]:
     """The requests, without `accept_ra` on links whose advertisements a client handles.
 
-    A document that has `accept-ra` requests a client, too, unless the configuration (`local`)
-    has the kernel accept them.
+    A document that has `accept-ra` for a NIC requests a client, too, unless the configuration
+    (`local`) has the kernel accept them.
     """
-    changed = dict(requests)
+    served = ipv6_clients(requests, roles)
     configured = {request.key for request in local if ACCEPT_RA in dict(request.sysctls)}
-    asked = {key for key, request in requests.items() if request.leases.accept_ra is not None}
-    for key in (ipv6_clients(requests, roles) & requests.keys()) | (asked - configured):
-        request = changed[key]
-        sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
-        changed[key] = replace(request, sysctls=sysctls)
-    return changed
+    return {
+        key: without_sysctl(request, ACCEPT_RA)
+        if key in served or (_may_have_client(request) and key not in configured)
+        else request
+        for key, request in requests.items()
+    }
+
+
+def _may_have_client(request: LinkRequest) -> bool:
+    """Whether a lack of a client for the advertisements of the link is reported."""
+    return request.leases.accept_ra is not None and not request.key.rank

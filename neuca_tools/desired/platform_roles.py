@@ -10,8 +10,16 @@ from dataclasses import replace
 from neuca_tools.desired.policy import NOTHING, PlatformClaims
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import message_subject
-from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, Requests, World
+from neuca_tools.documents.stacking import all_lower_devices, without_sysctl
+from neuca_tools.model import (
+    ACCEPT_RA,
+    LinkKey,
+    LinkRequest,
+    PlatformDocument,
+    Problem,
+    Requests,
+    World,
+)
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.topology import (
     best_default_routes,
@@ -106,14 +114,14 @@ def requests_for(
 
     The members of refused VRFs are left out, because outside of its VRF the addresses of a member
     would be reachable. NICs in `named`, those of the NEuca document and the configuration, lose
-    the document's DHCP request.
+    the document's DHCP request, and that for router advertisements.
     """
     barred = dict(_barred_members(platform, roles, world))
     for request in platform.links:
         if roles.role_of(request.key) != "dataplane" or request.key in barred:
             continue
         if request.key.mac in named:
-            request = replace(request, automatic=None)
+            request = replace(without_sysctl(request, ACCEPT_RA), automatic=None)
         yield request
 
 

@@ -156,6 +156,11 @@ def without_setting(request: LinkRequest, setting: str) -> LinkRequest:
     return replace(request, origins=origins, **nothing)
 
 
+def without_sysctl(request: LinkRequest, key: str) -> LinkRequest:
+    """The request without this sysctl."""
+    return replace(request, sysctls=tuple(pair for pair in request.sysctls if pair[0] != key))
+
+
 def without_small_mtu(request: LinkRequest) -> tuple[LinkRequest, str]:
     """The request without an MTU below 1280 bytes if it has IPv6 addresses (RFC 8200, section 5).
 

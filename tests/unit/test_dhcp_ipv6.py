@@ -25,7 +25,15 @@ from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.errors import ApplyError
-from neuca_tools.model import ACCEPT_RA
+from neuca_tools.model import (
+    ACCEPT_RA,
+    Automatic,
+    Document,
+    LinkKey,
+    LinkRequest,
+    PlatformDocument,
+)
+from neuca_tools.tuning.allowed_sysctls import ADVERTISEMENTS
 
 NIC = dhcp_files.link_label(key(2))
 ROUTER = IPv6Address("fe80::1")
@@ -75,6 +83,30 @@ def test_where_a_client_hears_routers_the_kernel_does_not():
     without = decided(look, netplan(**{"accept-ra": True}))
     assert without.desired.links[key(2)].sysctls[ACCEPT_RA] == "0"
     assert [one.text for one in without.resolution.problems if one.link == key(2)] == [UNSERVED]
+
+
+def test_advertisements_that_the_platform_requests_are_disregarded_if_a_document_names_the_nic():
+    platform = netplan(**{"accept-ra": True}).platform
+    asked = document("addresses = 172.16.0.1/24")._replace(platform=platform)
+    found = decided(plain(accept_ra="1"), asked)
+    assert [one for one in found.resolution.problems if one.link == key(2)] == []
+    assert found.desired.links[key(2)].sysctls[ACCEPT_RA] == "0"
+
+
+def test_a_virtual_link_whose_advertisements_no_client_takes_is_reported():
+    platform = PlatformDocument(
+        links=(
+            LinkRequest(
+                LinkKey(mac(2), 7),
+                "up",
+                sysctls=((ACCEPT_RA, "1"),),
+                automatic=Automatic(accept_ra=True),
+            ),
+        )
+    )
+    look = plain(accept_ra="1", own_clients=type(OWN)())
+    found = decided(look, Document(platform=platform)).resolution
+    assert ADVERTISEMENTS in "".join(one.text for one in found.problems)
 
 
 def test_only_one_client_of_a_link_sets_its_mtu_and_none_sends_a_host_name_over_ipv6():
