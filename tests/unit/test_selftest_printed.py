@@ -1134,6 +1134,27 @@ def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
     assert [causes(each) for each in received] == [["D18"], []]
 
 
+def test_a_bucket_is_emptied_once_and_at_the_beginning():
+    """Of three tests that become slow, one becomes fast again, and of one the beginning is missing."""
+    rates = [950.0] * 3 + [24.0, 10.4, 10.6, 21.0, 10.5, 10.4, 10.5, 20.9]
+    again = [*rates[:8], 90.0, *rates[9:]]
+    emptied, refilled = (text(each, [400] * 11, ends=WAN, summary=False) for each in (rates, again))
+    cut = "".join(line for line in emptied.splitlines(True) if "   0.00-" not in line)
+    assert causes(emptied)[0] == "D18"
+    assert "D18" not in causes(refilled) + causes(cut)
+
+
+def test_a_bounce_back_test_of_iperf_2_is_as_fast_as_requested():
+    row = (
+        "[  1] {}.00-{}.00 sec  1.95 KBytes  16.0 Kbits/sec  10=0.3/0.2/0.7/0.1 ms  0  14K/202 us\n"
+    )
+    head = "Client connecting to 192.0.2.7, TCP port 5001\n"
+    bursts = "Bursting:  100 Byte writes 10 times every 1.00 second(s)\n"
+    rows = "".join(row.format(at, at + 1) for at in range(10))
+    assert causes(head + bursts + rows) == []
+    assert causes(head + rows) == ["D18"]
+
+
 def test_w_does_not_limit_what_is_as_slow_without_it():
     total = "[  5]   0.00-60.00  sec  4.80 GBytes   {} Mbits/sec   0   sender\n"
     runs = [f"$ iperf3 -c 203.0.113.20 {option}\n" + total for option in ("-w 1M", "")]

@@ -192,6 +192,14 @@ def bucket(rate):
     return text([950] + [rate * each for each in EVEN], windows, ends=WAN)
 
 
+def filling(times):
+    """A shaper of 5 Mbit/s before a queue that a window fills, which grows so many times."""
+    windows = [1000 * times ** (max(0, at - 2) / 7) for at in range(10)]
+    growth = [0, *(after - before for before, after in zip(windows, windows[1:]))]
+    rates = [5 + each * 8.192e-3 for each in growth]
+    return text(rates, [round(each) for each in windows], [2] + [0] * 9, WAN)
+
+
 def long_queue(seconds):
     windows = [window_of(seconds, 3.25) + at for at in range(8)]
     return text([3, 4, 3.5, 2.5] * 2, windows, ends=WAN)
@@ -241,6 +249,7 @@ THRESHOLDS = [
     ("that carry 25 to 60 Gbit/s", one_thread, 60.4, 59.5, "D09 limit"),
     ("varies by less than 3%", lambda v: varied(33.5, v, ends=WAN), 0.033, 0.028, "D18 limit"),
     ("less than 1 ms of it", lambda v: queued_for(v, 19.6, WAN), 0.00095, 0.00105, "D18 limit"),
+    ("a congestion window takes that at least doubles", filling, 1.97, 2.05, "D18 limit"),
     ("falls to a third or less", bucket, 325, 312, "D18 limit"),
     ("more than 1.2 seconds of the rate", long_queue, 1.15, 1.22, "D18 limit"),
     ("of at most 10 Mbit/s and of one direction", slow_datagrams, 10.2, 9.9, "D19 fault"),

@@ -90,6 +90,8 @@ def _full_link(look: Look, speed: float) -> Hit:
 def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
+    if not look.all_intervals or look.all_intervals[0].start:
+        return None  # of a test whose beginning is cut off, no one knows the burst
     rates = known_rates(look.all_intervals)
     times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
     drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
@@ -98,6 +100,9 @@ def _token_bucket(look: Look) -> Optional[Hit]:
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
+        return None
+    # Buffers fill in the first interval. Later on, no tokens gather for another burst.
+    if max(rest[1:], default=0.0) > BURST_RATIO * mean(rest):
         return None
     seconds = look.all_intervals[drop].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
@@ -231,7 +236,7 @@ def _is_even(look: Look) -> bool:
         return False
     doubtful = look.steady[0].seconds > USUAL_SECONDS or _is_near_line(look.known_rate)
     bound = figures.VERY_STEADY_SPREAD if doubtful else figures.STEADY_SPREAD
-    return figures.is_constant(look, bound)
+    return figures.is_constant(look, bound) or figures.arrives_constantly(look, bound)
 
 
 def _is_of_lan_client(look: Look) -> bool:

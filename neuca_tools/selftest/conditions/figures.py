@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import run
@@ -33,6 +34,7 @@ STEADY_SPREAD = 0.03  # coefficient of variation of the rate
 PACED_SPREAD = 0.004  # the same, and of a round rate: iperf's text has three digits
 FULL_LINK_SPREAD = 0.04  # the same of a full link, of which iperf counts whole blocks
 MIN_INTERVALS = 5  # intervals, below which the size of a block does not excuse that they differ
+QUEUE_GROWTH = 2  # times the first window: what grows more waits in a queue
 MANY_BLOCKS, BLOCKS_APART = 6, 2.1  # in an interval at least; by which two may differ
 VERY_STEADY_SPREAD = 0.01  # coefficient of variation of the rate
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
@@ -159,6 +161,19 @@ def _is_within_blocks(look: Look) -> bool:
     if len(sizes) < MIN_INTERVALS or look.run.is_local_network or min(sizes) < MANY_BLOCKS * BLOCK:
         return False
     return max(sizes) - min(sizes) <= BLOCKS_APART * BLOCK
+
+
+def arrives_constantly(look: Look, limit: float) -> bool:
+    """Whether a window grew in vain: the rate hardly varies without what waits in a queue."""
+    windows = run.known_windows(look.steady)
+    if len(windows) != len(look.steady) or len(windows) < MIN_INTERVALS:
+        return False
+    if windows[-1] < QUEUE_GROWTH * windows[0]:
+        return False
+    growth = [(after - before) * look.streams for before, after in zip(windows, windows[1:])]
+    sent = [each.bytes or 0.0 for each in look.steady[1:]]
+    arrived = [size - more for size, more in zip(sent, growth)]
+    return min(arrived) > 0 and pstdev(arrived) < limit * mean(arrived)
 
 
 def is_paced(look: Look) -> bool:

@@ -37,6 +37,8 @@ _PORT = re.compile(r"(?:TCP|UDP) port (\d{1,5})")
 _FAILED = re.compile(
     r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
 )
+# Of a bounce-back test, whose rate counts both directions.
+_BURSTS = re.compile(r"Bursting: *(\d{1,9}) Byte writes (\d{1,9}) times every ([\d.]{1,12}) second")
 _EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
 _DUALTEST = re.compile(r"(?:^|\s)(?:-d|--dualtest)\b")
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
@@ -65,7 +67,7 @@ def read(document: str) -> Run:
         connections=text.distinct_connections,
         streams=words.streams or _count_streams(text),
         duration=words.duration,
-        target=_requested_rate(words),
+        target=_requested_rate(words, document),
         datagram=words.datagram or _first_number(_SENDING, document),
         buffer=words.buffer or _window_size(document),
         mss=_first_number(_FIRST, document) or words.mss,
@@ -88,7 +90,10 @@ def _is_udp(text: Text, document: str) -> bool:
     return any(lines.parse_losses(row.rest) for row in text.rows)
 
 
-def _requested_rate(words: Words) -> Optional[float]:
+def _requested_rate(words: Words, document: str) -> Optional[float]:
+    burst = _BURSTS.search(document)
+    if burst and (seconds := lines.parse_float(burst[3])):
+        return 2 * 8 * int(burst[1]) * int(burst[2]) / seconds
     if words.udp and words.client and words.target is None:
         return UDP_TARGET
     return words.target
