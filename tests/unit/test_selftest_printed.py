@@ -943,6 +943,9 @@ HEALTHY = {
             for at, lost in enumerate(["98/ 188 (52%)", *["0/ 90 (0%)"] * 4])
         )
     ),
+    "a radio behind a router, whose window is constant and whose rate is not": text(
+        [610, 690, 640, 570, 680, 690, 680, 680, 680, 660], [2050] * 10, ends=WAN
+    ),
     "two late intervals with the same window": text([410, 171, 170], [2100, 3060, 3060], ends=WAN),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(
