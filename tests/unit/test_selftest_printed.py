@@ -285,6 +285,10 @@ FILLING = [140, 139, 141, 104, 94.2, 94.1, 94.2, 94.1, 94.2, 94.1]
 VEGAS = [92.1, 88.1, 87.6, 90.2, 75.3, 93.8, 60.2, 93.3, 71.0, 93.8] * 4
 # The condition that must come first, and a run.
 CAUSES = {
+    "a limiter that keeps a window smaller than any receiver's": (
+        "D18",
+        text([15.1, 14.0, 13.8, 14.0, 13.8, 14.1, 13.8, 14.0], [46.1] * 8, ends=WAN),
+    ),
     "half a percent of the segments between two containers, and nothing else": (
         "D05",
         document(

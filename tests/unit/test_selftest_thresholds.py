@@ -234,6 +234,7 @@ THRESHOLDS = [
         "D01 limit",
     ),
     ("at more than 10 Gbit/s", lambda v: steady(v, 9000, ends=WAN), 10_100, 8_900, "D01 limit"),
+    ("less than 60 KiB", lambda v: steady(14, v, ends=WAN), 59, 61, "D01 limit"),
     ("unless it is three times the data in flight", bbr_window, 2.8, 3.0, "D01 limit"),
     ("Losses of less than 10% do not limit it", bbr_loss, 0.098, 0.102, "D05 limit"),
     ("98% of a CPU", lambda v: text(UNEVEN, cpu=(9, v), ends=LOOPBACK), 97.5, 98.1, "D09 limit"),
