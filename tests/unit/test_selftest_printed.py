@@ -283,8 +283,17 @@ PAIR = (("5", 10, 50.3, 14, "sender"), ("5", 10.05, 47.8, None, "receiver"))
 FILLING = [140, 139, 141, 104, 94.2, 94.1, 94.2, 94.1, 94.2, 94.1]
 
 VEGAS = [92.1, 88.1, 87.6, 90.2, 75.3, 93.8, 60.2, 93.3, 71.0, 93.8] * 4
+# A virtual router without a licence: what was sent in 10 seconds takes 3 more to arrive.
+UNLICENSED = text(
+    [1.86, 1.1, 0.7, 1.4, 2.1, 1.5, 2.0, 2.6, 3.7, 0],
+    [20, 25, 31, 44, 68, 103, 150, 205, 260, 312],
+    [11, *[0] * 9],
+    ends=WAN,
+    summary=False,
+) + means(("5", 10, 1.7, 11, "sender"), ("5", 12.9, 0.9, None, "receiver"))
 # The condition that must come first, and a run.
 CAUSES = {
+    "a path of 1 Mbit/s, in whose queue a client's data waits for seconds": ("D18", UNLICENSED),
     "a limiter that keeps a window smaller than any receiver's": (
         "D18",
         text([15.1, 14.0, 13.8, 14.0, 13.8, 14.1, 13.8, 14.0], [46.1] * 8, ends=WAN),
