@@ -291,9 +291,18 @@ UNLICENSED = text(
     ends=WAN,
     summary=False,
 ) + means(("5", 10, 1.7, 11, "sender"), ("5", 12.9, 0.9, None, "receiver"))
+SLIGHTLY_TOO_FAST = """$ iperf3 -c 203.0.113.20 -u -b 100M
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-60.00  sec   715 MBytes   100 Mbits/sec  0.000 ms  0/517950 (0%)  sender
+[  5]   0.00-60.01  sec   683 MBytes  95.5 Mbits/sec  0.107 ms  23350/517950 (4.5%)  receiver
+"""
 # The condition that must come first, and a run.
 CAUSES = {
     "a path of 1 Mbit/s, in whose queue a client's data waits for seconds": ("D18", UNLICENSED),
+    "datagrams at the speed of the link, which has no room for their headers": (
+        "D18",
+        SLIGHTLY_TOO_FAST,
+    ),
     "a limiter that keeps a window smaller than any receiver's": (
         "D18",
         text([15.1, 14.0, 13.8, 14.0, 13.8, 14.1, 13.8, 14.0], [46.1] * 8, ends=WAN),
