@@ -303,6 +303,15 @@ CAUSES = {
         "D18",
         SLIGHTLY_TOO_FAST,
     ),
+    "more loss than the queue of a radio needs to be full": (
+        "D05",
+        document(
+            [2.0, 4.9, 2.3, 2.4, 5.3, 4.3, 3.6, 2.9],
+            [56, 462, 33, 187, 575, 412, 340, 120],
+            [24_000, 178_000, 12_000, 45_000, 188_000, 346_000, 284_000, 60_000],
+            retransmits=[7, 4, 18, 5, 3, 4, 8, 6],
+        ),
+    ),
     "a limiter that keeps a window smaller than any receiver's": (
         "D18",
         text([15.1, 14.0, 13.8, 14.0, 13.8, 14.1, 13.8, 14.0], [46.1] * 8, ends=WAN),
