@@ -1,9 +1,10 @@
-"""Reads and sets device settings through ethtool netlink: rings, offloads, wake-on-LAN.
+"""Reads and sets device settings through ethtool netlink: rings, offloads, wake-on-LAN, link modes.
 
 Requires Linux 5.6 to 5.8, depending on the setting. Numbers: include/uapi/linux/ethtool_netlink.h;
 offloads have the names of ethtool(8) and of the kernel.
 
-pyroute2 0.7.2 has neither rings nor channels, and no version has pause or sets wake-on-LAN.
+pyroute2 0.7.2 has no rings, channels and link modes of the peer, and no version has pause or sets
+wake-on-LAN.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,11 +12,12 @@ pyroute2 0.7.2 has neither rings nor channels, and no version has pause or sets 
 from __future__ import annotations
 
 import errno
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_settings import WAKE_ON_LAN
@@ -26,6 +28,8 @@ GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
 HEADER, DEV_INDEX = 1, 1
 FEATURES_GET, FEATURES_SET = 11, 12
 WOL_GET, WOL_SET, WOL_MODES = 9, 10, 2
+LINKMODES_GET, OUR_MODES, PEER_MODES = 4, 3, 4
+MODE = re.compile(r"(\d+)base")  # 1000baseT/Full: Mbit/s
 HW, WANTED, ACTIVE, NOCHANGE = 2, 3, 4, 5
 NOMASK, BITS, BIT, BIT_NAME, BIT_VALUE = 1, 3, 1, 2, 3
 WAKE = "wake-on-lan"
@@ -165,6 +169,16 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         active = " ".join(name for name in WAKE_ON_LAN if modes.get(name))
         return DeviceSettings({WAKE: active or "off"})
 
+    def fastest_mode(self, index: int) -> Optional[float]:
+        """bit/s of the fastest mode that both ends of the link offer; None if that is not known.
+
+        Raises OSError.
+        """
+        modes = self._get(LINKMODES_GET, index)
+        return fastest_common_mode(
+            *(_named_bits(modes.nest(end)) for end in (OUR_MODES, PEER_MODES))
+        )
+
     def _write_wake(self, index: int, value: str) -> None:
         names = [name for name in value.split() if name != "off"]
         bits = wire.encode_nest(BITS, *(_encode_bit(name, True) for name in names))
@@ -199,6 +213,13 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         self._send_command(
             FEATURES_SET, index, wire.encode_nest(WANTED, wire.encode_nest(BITS, *bits))
         )
+
+
+def fastest_common_mode(ours: Mapping[str, bool], peers: Mapping[str, bool]) -> Optional[float]:
+    """bit/s of the fastest mode that is set in both bitsets; None if there is none."""
+    common = (name for name, is_set in ours.items() if is_set and peers.get(name))
+    speeds = [float(mode[1]) for mode in map(MODE.match, common) if mode]
+    return max(speeds) * 1e6 if speeds else None
 
 
 def _command_header(command: int) -> bytes:

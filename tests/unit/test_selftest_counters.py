@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.backends import wire
+from neuca_tools.backends.ethtool import fastest_common_mode
 from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Cpu
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
@@ -257,3 +258,18 @@ def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypat
             linger = struct.pack("ii", 1, 0)  # close by a reset, without TIME_WAIT
             first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         assert reader.read(search=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("ours", "peers", "fastest"),
+    [
+        ("100baseT/Full 1000baseT/Full TP Autoneg", "100baseT/Full 1000baseT/Full Autoneg", 1e9),
+        ("1000baseT/Full 10000baseT/Full", "100baseT/Full 1000baseT/Full", 1e9),
+        ("10000baseSR/Full FIBRE", "", None),
+    ],
+)
+def test_a_link_can_be_as_fast_as_both_ends_offer(ours, peers, fastest):
+    """A cable of two pairs carries 100 Mbit/s of the 1000 that both offer; a slower peer is no fault."""
+    sets = (dict.fromkeys(each.split(), True) for each in (ours, peers))
+    assert fastest_common_mode(*sets) == fastest
+    assert fastest_common_mode({**dict.fromkeys(ours.split(), False)}, {}) is None

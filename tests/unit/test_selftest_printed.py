@@ -283,8 +283,39 @@ PAIR = (("5", 10, 50.3, 14, "sender"), ("5", 10.05, 47.8, None, "receiver"))
 FILLING = [140, 139, 141, 104, 94.2, 94.1, 94.2, 94.1, 94.2, 94.1]
 
 VEGAS = [92.1, 88.1, 87.6, 90.2, 75.3, 93.8, 60.2, 93.3, 71.0, 93.8] * 4
+# A virtual router without a licence: what was sent in 10 seconds takes 3 more to arrive.
+UNLICENSED = text(
+    [1.86, 1.1, 0.7, 1.4, 2.1, 1.5, 2.0, 2.6, 3.7, 0],
+    [20, 25, 31, 44, 68, 103, 150, 205, 260, 312],
+    [11, *[0] * 9],
+    ends=WAN,
+    summary=False,
+) + means(("5", 10, 1.7, 11, "sender"), ("5", 12.9, 0.9, None, "receiver"))
+SLIGHTLY_TOO_FAST = """$ iperf3 -c 203.0.113.20 -u -b 100M
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-60.00  sec   715 MBytes   100 Mbits/sec  0.000 ms  0/517950 (0%)  sender
+[  5]   0.00-60.01  sec   683 MBytes  95.5 Mbits/sec  0.107 ms  23350/517950 (4.5%)  receiver
+"""
 # The condition that must come first, and a run.
 CAUSES = {
+    "a path of 1 Mbit/s, in whose queue a client's data waits for seconds": ("D18", UNLICENSED),
+    "datagrams at the speed of the link, which has no room for their headers": (
+        "D18",
+        SLIGHTLY_TOO_FAST,
+    ),
+    "more loss than the queue of a radio needs to be full": (
+        "D05",
+        document(
+            [2.0, 4.9, 2.3, 2.4, 5.3, 4.3, 3.6, 2.9],
+            [56, 462, 33, 187, 575, 412, 340, 120],
+            [24_000, 178_000, 12_000, 45_000, 188_000, 346_000, 284_000, 60_000],
+            retransmits=[7, 4, 18, 5, 3, 4, 8, 6],
+        ),
+    ),
+    "a limiter that keeps a window smaller than any receiver's": (
+        "D18",
+        text([15.1, 14.0, 13.8, 14.0, 13.8, 14.1, 13.8, 14.0], [46.1] * 8, ends=WAN),
+    ),
     "half a percent of the segments between two containers, and nothing else": (
         "D05",
         document(
@@ -942,6 +973,9 @@ HEALTHY = {
             f"[  3] {at:4.1f}-{at + 1:4.1f} sec  129 KBytes  1.06 Mbits/sec  0.03 ms  {lost}\n"
             for at, lost in enumerate(["98/ 188 (52%)", *["0/ 90 (0%)"] * 4])
         )
+    ),
+    "a radio behind a router, whose window is constant and whose rate is not": text(
+        [610, 690, 640, 570, 680, 690, 680, 680, 680, 660], [2050] * 10, ends=WAN
     ),
     "two late intervals with the same window": text([410, 171, 170], [2100, 3060, 3060], ends=WAN),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),

@@ -9,7 +9,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import figures
+from neuca_tools.selftest.conditions import figures, udp
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import (
     HIGH,
@@ -201,14 +201,15 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
 
 
 def _long_queue(look: Look) -> Optional[Hit]:
-    """A window takes longer to pass than any path does: most of it waits in a queue."""
-    if look.retransmits or look.implied_rtt <= LONGEST_PATH:
+    """What is in flight takes longer to arrive than any path does: most of it waits in a queue."""
+    delay = max(look.implied_rtt, -udp.seconds_missed(look))
+    if figures.late_loss(look) or delay <= LONGEST_PATH:
         return None
     return Hit(
         0.8,
-        f"a window of {amounts.size(look.cwnd or 0)} takes {amounts.time(look.implied_rtt)} at "
-        f"{amounts.rate(look.known_rate)}, longer than any path: it waits before a slow link or a "
-        "shaper",
+        f"what is in flight takes {amounts.time(delay)} to arrive at "
+        f"{amounts.rate(look.known_rate)}, longer than on any path: it waits before a slow link or "
+        "a shaper",
         (look.rate_fact, single_fact("cwnd", look.cwnd)),
         ORDERED,
         confidence=MEDIUM,

@@ -155,7 +155,9 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
         is_small = (look.cwnd or 0.0) < ALLOWED_WINDOW * look.streams
         return is_small or look.known_spread > SHARED_CPU_SPREAD
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return look.known_spread > VARIED_SPREAD or _is_falling(look)
+    # A slow path carries a few of iperf's blocks in an interval.
+    varied = VARIED_SPREAD if look.known_rate < SLOWEST_HOST else SHARED_CPU_SPREAD
+    return look.known_spread > varied or _is_falling(look)
 
 
 def _is_falling(look: Look) -> bool:

@@ -352,6 +352,7 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         (single_fact("received, bit/s", round(arrived)), look.loss_fact),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
+        severity=FAULT,  # even if as much arrived as is enough of what was offered
     )
 
 

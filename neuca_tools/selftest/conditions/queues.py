@@ -13,6 +13,7 @@ from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ceiling
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.figures import HEAVY_LOSS, late_loss
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Host, Sample
@@ -167,7 +168,9 @@ def deep_queue(look: Look) -> Optional[Hit]:
         # Packets may wait for that CPU as well.
         return hit._replace(confidence=LOW, severity=INFO)
     if look.is_unsampled:
-        # Nothing but the kernel's round trips of one flow.
+        # Nothing but the kernel's round trips of one flow; no full queue drops so much of it.
+        if late_loss(look) >= HEAVY_LOSS:
+            return None
         hit = hit._replace(confidence=MEDIUM)
     expect = look.evidence.expect or 0.0
     is_far_too_slow = look.rate is not None and look.rate < FAR_TOO_SLOW * expect

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -45,6 +46,8 @@ SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 # Bytes of one stream, less headers: no system has smaller buffers by default (32 KiB: FreeBSD's
 # net.inet.tcp.sendspace; Linux: tcp(7)) but those of devices.
 SMALLEST_BUFFER = 30 * 1024
+# Bytes of one stream, less headers: no receiver begins with a smaller window (64 KiB: tcp(7)).
+SMALLEST_WINDOW = 60 * 1024
 HELD_SHARE = 0.8  # of the lost time
 PACED_FLIGHT = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
 UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffers would allow (D01)
@@ -195,13 +198,22 @@ def _has_constant_flight(look: Look) -> bool:
 
 def is_window(look: Look) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    return look.is_unused or _has_constant_flight(look)
+    is_possible = look.is_unused and not _is_below_receivers(look)
+    return is_possible or _has_constant_flight(look)
 
 
 def _may_be_buffer(look: Look, size: float) -> bool:
     """Whether so many bytes may be all that a buffer of a host allows its streams."""
     is_chosen = look.run.buffer is not None or look.run.system == EMBEDDED
     return is_chosen or size >= SMALLEST_BUFFER * look.streams
+
+
+def _is_below_receivers(look: Look) -> bool:
+    """Whether it is smaller than any receiver's, on a path between networks of unknown length."""
+    is_chosen = look.run.buffer is not None or look.run.system == EMBEDDED
+    if is_chosen or look.rtt or look.run.is_local_network:
+        return False
+    return (look.cwnd or math.inf) < SMALLEST_WINDOW * look.streams
 
 
 def _receiver_window(look: Look) -> Optional[Hit]:
@@ -270,6 +282,8 @@ def _flat_window(look: Look) -> Optional[Hit]:
 def _may_be_limit(look: Look, window: float) -> bool:
     """Whether nothing else keeps the window constant, and it is in flight, as far as is known."""
     if not _may_be_buffer(look, window) or cpu.is_flat_for_another_reason(look):
+        return False
+    if _is_below_receivers(look):
         return False
     return look.rtt is None or look.implied_rtt <= look.rtt / NO_ROUND_TRIP
 

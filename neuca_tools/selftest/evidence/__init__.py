@@ -144,8 +144,8 @@ class Link:
     """One network device, from netlink, sysfs and ethtool.
 
     `kind` is "physical", "vlan", "vxlan", "bridge", "veth", "macvlan", "tun" … and `parent` the
-    name of the lower device. `offloads` are those of `ethtool -k`, `rings` has the keys "rx",
-    "rx_max", "tx" and "tx_max".
+    name of the lower device. `max_speed` is that of the fastest mode which both ends offer.
+    `offloads` are those of `ethtool -k`, `rings` has the keys "rx", "rx_max", "tx" and "tx_max".
     """
 
     name: str

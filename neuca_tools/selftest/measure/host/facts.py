@@ -175,10 +175,11 @@ def _describe_link(device: Device, devices: Mapping[int, Device], addresses: Seq
 
 def _with_settings(link: Link, device: Device) -> Link:
     """With the settings of the driver, and of a NIC what sysfs shows of its hardware."""
-    settings = DeviceSettings()
-    # The kernel may have no ethtool netlink, and the device may no longer exist.
+    settings, fastest = DeviceSettings(), None
+    # The kernel may have no ethtool netlink, and the device may no longer exist or have no modes.
     with suppress(OSError), Ethtool() as ethtool:
         settings = ethtool.read(device.index, ("rings", "offloads"))
+        fastest = ethtool.fastest_mode(device.index)
     link = replace(link, offloads=_changeable_offloads(settings), rings=_ring_sizes(settings))
     if link.kind != "physical":
         return link
@@ -187,6 +188,7 @@ def _with_settings(link: Link, device: Device) -> Link:
     return replace(
         link,
         speed=speed * 1e6 if speed else None,
+        max_speed=fastest,
         duplex=hardware.get("duplex"),
         numa_node=_parse_number(hardware.get("device/numa_node", "")),
         pcie_speed=hardware.get("device/current_link_speed"),
