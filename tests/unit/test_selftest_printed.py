@@ -303,6 +303,15 @@ CAUSES = {
         "D18",
         SLIGHTLY_TOO_FAST,
     ),
+    "a deep queue of a slow uplink that overflows in the end": (
+        "D14",
+        document(
+            [1.05, 1.05, 1.05, 1.05, 2.1, 1.05, 2.1, 3.1, 2.1, 0.9],
+            [331, 388, 251, 492, 418, 720, 800, 1071, 1367, 1516],
+            [36_000, 41_000, 50_000, 57_000, 80_000, 112_000, 160_000, 217_000, 282_000, 272_000],
+            retransmits=[0] * 9 + [19],
+        ),
+    ),
     "more loss than the queue of a radio needs to be full": (
         "D05",
         document(

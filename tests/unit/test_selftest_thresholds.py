@@ -193,10 +193,10 @@ def bucket(rate):
 
 
 def filling(times):
-    """A shaper of 5 Mbit/s before a queue that a window fills, which grows so many times."""
-    windows = [1000 * times ** (max(0, at - 2) / 7) for at in range(10)]
+    """A shaper of 40 Mbit/s before a queue that takes what a window grows by."""
+    windows = [2000.0] * 6 + [2000 + (times - 1) * 400 * at for at in (1, 2.5, 4, 5)]
     growth = [0, *(after - before for before, after in zip(windows, windows[1:]))]
-    rates = [5 + each * 8.192e-3 for each in growth]
+    rates = [40 + each * 8.192e-3 for each in growth]
     return text(rates, [round(each) for each in windows], [2] + [0] * 9, WAN)
 
 

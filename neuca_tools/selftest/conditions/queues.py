@@ -168,8 +168,8 @@ def deep_queue(look: Look) -> Optional[Hit]:
         # Packets may wait for that CPU as well.
         return hit._replace(confidence=LOW, severity=INFO)
     if look.is_unsampled:
-        # Nothing but the kernel's round trips of one flow; no full queue drops so much of it.
-        if late_loss(look) >= HEAVY_LOSS:
+        # Nothing but the kernel's round trips of one flow; a full queue drops at intervals.
+        if late_loss(look) >= HEAVY_LOSS and 2 * look.lossy_intervals >= len(look.all_intervals):
             return None
         hit = hit._replace(confidence=MEDIUM)
     expect = look.evidence.expect or 0.0
