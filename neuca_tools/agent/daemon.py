@@ -83,7 +83,7 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._watchdog_interval is None else now)
         self._event_pass_deadline: Optional[float] = None  # for the events so far
         self._changed_links: set[int] = set()  # in the events so far; 0: anything else changed
-        self._job = Job(config)
+        self._job = Job(config, forgets_seen=True)
         self._backoff, self._unanswered_polls = Backoff(), 0
         self._waits_for_address = False  # as in the result of the last pass
         self._waits_for_document = False  # there is none to make a pass for
@@ -214,10 +214,8 @@ class Daemon:
 
     def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""
-        sha256 = result.sha256 or self._job.sha256
-        gone = () if result.completed_pass else self._job.gone
-        self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
-        self._waits_for_document = not sha256
+        self._job = self._job.after(result)
+        self._waits_for_document = not self._job.sha256
         self._link_events()  # also after a failure: a pass for them leaves out what failed
         self._watch_links(result)
         if result.completed_pass:
