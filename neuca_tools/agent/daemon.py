@@ -101,6 +101,7 @@ class Daemon:
         # The wake-up descriptor tells which signal it was; before it is set, one would be lost.
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
         before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # which the command has blocked
         try:
             self._watch_descriptor(receive.fileno(), lambda: self._handle_signals(receive))
             self._watch_descriptor(self._links.fileno(), self._link_events)

@@ -47,6 +47,17 @@ def run(lab):
 # --- what it reacts to ---
 
 
+def test_it_reloads_as_soon_as_its_pid_file_is_there(lab):
+    lab.veth("dp1", 1)
+    lab.document(asked(1))
+    daemon, place = lab.start(), lab.folder / "pid"
+    while not (place.is_dir() and any(place.glob("*.pid"))):
+        assert daemon.running
+    daemon.signal(signal.SIGHUP)
+    lab.wait("it reloads", lambda: "configuration reloaded" in daemon.log(), SOON)
+    lab.wait("it is configured", has(lab, "dp1", "172.16.1.1/24"))
+
+
 def test_it_applies_the_first_document_and_every_new_one(host):
     host.metadata.mode = "404"
     host.start()
