@@ -232,7 +232,8 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
-        if job.run or has_news or has_ended:
+        # Or the report of the last pass is missing, because the run directory was full.
+        if job.run or has_news or has_ended or not_in_run(config.state):
             begin_pass()
             job = replace(job, left_out={}) if has_news else job
             result = _make_pass(job, intake, read.seconds)
@@ -343,13 +344,10 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
 
 
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the document or the machine differs from that of the last pass.
-
-    Or the report of that pass is missing, because the run directory was full.
-    """
+    """Whether the document or the machine differs from that of the last pass."""
     stored = intake.stored
     is_other_document = stored is not None and stored.sha256 != job.sha256
-    return bool(intake.other_machine or is_other_document or not_in_run(job.config.state))
+    return bool(intake.other_machine or is_other_document)
 
 
 def _report_volumes(config: Config) -> None:

@@ -40,6 +40,7 @@ from neuca_tools.config import Config
 from neuca_tools.files import locked
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
+from neuca_tools.state.store import WHY, save_state
 
 
 @pytest.fixture
@@ -82,6 +83,16 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
     monkeypatch.setattr("neuca_tools.backends.udev.await_empty_queue", waited.append)
     do_job(Job(daemon.config._replace(managers=managers), start=start))
     assert waited == ([COLDPLUG_SECONDS] if waits else [])
+
+
+def test_a_full_run_directory_has_what_failed_left_alone(daemon, monkeypatch):
+    jobs, left_out = [], {"a": 7}
+    monkeypatch.setattr(
+        "neuca_tools.agent.worker._make_pass", lambda job, *_: jobs.append(job) or JobResult()
+    )
+    save_state(daemon.config.state_directory, WHY, {"reason": "write: no space left"}, 0o644)
+    do_job(Job(daemon.config, left_out=left_out))
+    assert [job.left_out for job in jobs] == [left_out]
 
 
 def test_no_child_is_made_for_an_event_during_a_job(daemon):
