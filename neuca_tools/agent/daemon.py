@@ -302,7 +302,7 @@ class Daemon:
         links = self._links.drain(addresses=waits or self._waits_for_address or enforces)
         if not links:
             return
-        if self._udev:
+        if self._udev and links | self._changed_links != {0}:
             self._await_udev(links)
         else:
             self._plan_event_pass(DEBOUNCE_SECONDS if waits else EVENT_GAP_SECONDS, links)
@@ -340,9 +340,9 @@ class Daemon:
 
     def _await_udev(self, links: Collection[int]) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""
-        self._changed_links.update(links)
-        if self._plans.events is None:
+        if self._changed_links <= {0}:  # no pass is planned, or one for addresses
             self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
+        self._changed_links.update(links)
 
     def _discard_events(self, new_links: Collection[int]) -> None:
         """Cancel a pass that was planned only because the last one created these links.

@@ -203,6 +203,26 @@ def test_the_word_of_udev_ends_the_wait(daemon, clock):
     assert clock.passes == [101 + EVENT_GAP_SECONDS]
 
 
+@pytest.mark.parametrize(
+    ("events", "begins"),
+    [
+        ([{0}], 100 + EVENT_GAP_SECONDS),
+        ([{7}], 100 + UDEV_NAMING_SECONDS),
+        ([{7}, {0}], 100 + UDEV_NAMING_SECONDS),
+        ([{0}, {7}], 100 + UDEV_NAMING_SECONDS),
+    ],
+)
+def test_an_address_does_not_wait_for_udev_unless_a_nic_does(
+    daemon, clock, monkeypatch, events, begins
+):
+    monkeypatch.setattr(daemon, "_udev", object())
+    for links in events:
+        monkeypatch.setattr(daemon._links, "drain", lambda links=links, **_: links)
+        daemon._link_events()
+    clock.run(200.0)
+    assert clock.passes == [begins]
+
+
 # --- A stop while a child works -------------------------------------------------------------------
 
 
