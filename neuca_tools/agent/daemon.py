@@ -83,7 +83,7 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._watchdog_interval is None else now)
         self._event_pass_deadline: Optional[float] = None  # for the events so far
         self._changed_links: set[int] = set()  # in the events so far; 0: anything else changed
-        self._job = Job(config)
+        self._job = Job(config, forgets_seen=True)
         self._backoff, self._unanswered_polls = Backoff(), 0
         self._waits_for_address = False  # as in the result of the last pass
         self._waits_for_document = False  # there is none to make a pass for
@@ -101,6 +101,7 @@ class Daemon:
         # The wake-up descriptor tells which signal it was; before it is set, one would be lost.
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
         before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # which the command has blocked
         try:
             self._watch_descriptor(receive.fileno(), lambda: self._handle_signals(receive))
             self._watch_descriptor(self._links.fileno(), self._link_events)
@@ -214,10 +215,8 @@ class Daemon:
 
     def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""
-        sha256 = result.sha256 or self._job.sha256
-        gone = () if result.completed_pass else self._job.gone
-        self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
-        self._waits_for_document = not sha256
+        self._job = self._job.after(result)
+        self._waits_for_document = not self._job.sha256
         self._link_events()  # also after a failure: a pass for them leaves out what failed
         self._watch_links(result)
         if result.completed_pass:
@@ -303,7 +302,7 @@ class Daemon:
         links = self._links.drain(addresses=waits or self._waits_for_address or enforces)
         if not links:
             return
-        if self._udev:
+        if self._udev and links | self._changed_links != {0}:
             self._await_udev(links)
         else:
             self._plan_event_pass(DEBOUNCE_SECONDS if waits else EVENT_GAP_SECONDS, links)
@@ -341,9 +340,9 @@ class Daemon:
 
     def _await_udev(self, links: Collection[int]) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""
-        self._changed_links.update(links)
-        if self._plans.events is None:
+        if self._changed_links <= {0}:  # no pass is planned, or one for addresses
             self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
+        self._changed_links.update(links)
 
     def _discard_events(self, new_links: Collection[int]) -> None:
         """Cancel a pass that was planned only because the last one created these links.

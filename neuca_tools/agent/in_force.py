@@ -11,10 +11,11 @@ a document whose trial was not confirmed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Optional
 
 from neuca_tools.config import Config
+from neuca_tools.errors import ApplyError
 from neuca_tools.files import locked
 from neuca_tools.state.active_document import Intake, last_good, stored_document
 from neuca_tools.state.records import load_source_answers, save_source_answers
@@ -28,12 +29,15 @@ def document_in_force(
     from_own_sources: bool,
     even_if_seen: bool,
     lock_seconds: Optional[float] = None,
+    forgets_seen: bool = False,
 ) -> Iterator[Intake]:
     """Hold the lock of passes, and yield the document to be in force.
 
     `read` is called without the lock, because it may take long, and again with it if the document
     in force has changed meanwhile. The lock is waited for `lock_seconds`, by default
-    `command-timeout`. For the other arguments see `decide_document`. Raises NeucaError.
+    `command-timeout`. For the other arguments see `decide_document`. With `forgets_seen`, as at the
+    start of the daemon, a document of the own sources that was not applied is applied, unless the
+    run directory is full: then they have to change. Raises NeucaError.
     """
     before = _active_digest(config), last_seen_digest(config)
     latest = read()
@@ -41,6 +45,9 @@ def document_in_force(
     with locked(config.pass_lock, seconds):
         if (_active_digest(config), last_seen_digest(config)) != before:
             latest = read()
+        if forgets_seen:
+            with suppress(ApplyError):
+                note_seen(config, "")
         yield decide_document(
             config, latest, from_own_sources=from_own_sources, even_if_seen=even_if_seen
         )

@@ -60,7 +60,8 @@ class Job:
 
     `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
     tried yet, unless the document has changed, with interface indexes (`agent.backoff`). `gone`:
-    the indexes of interfaces that disappeared, whether or not they are back.
+    the indexes of interfaces that disappeared, whether or not they are back. `forgets_seen`: see
+    `document_in_force`.
     """
 
     config: Config
@@ -71,6 +72,17 @@ class Job:
     session: Session = field(default_factory=Session)
     left_out: Mapping[str, int] = field(default_factory=dict)
     gone: Sequence[int] = ()
+    forgets_seen: bool = False
+
+    def after(self, result: JobResult) -> Job:
+        """What the next job is made from, after one with this result."""
+        return replace(
+            self,
+            sha256=result.sha256 or self.sha256,
+            session=result.session,
+            gone=() if result.completed_pass else self.gone,
+            forgets_seen=self.forgets_seen and not (result.made_pass or result.waits_for_trial),
+        )
 
 
 class JobResult(NamedTuple):
@@ -214,12 +226,14 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         from_own_sources=job.fetch,
         even_if_seen=not job.fetch,
         lock_seconds=lock_seconds,
+        forgets_seen=job.forgets_seen,
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
-        if job.run or has_news or has_ended:
+        # Or the report of the last pass is missing, because the run directory was full.
+        if job.run or has_news or has_ended or not_in_run(config.state):
             begin_pass()
             job = replace(job, left_out={}) if has_news else job
             result = _make_pass(job, intake, read.seconds)
@@ -330,13 +344,10 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
 
 
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the document or the machine differs from that of the last pass.
-
-    Or the report of that pass is missing, because the run directory was full.
-    """
+    """Whether the document or the machine differs from that of the last pass."""
     stored = intake.stored
     is_other_document = stored is not None and stored.sha256 != job.sha256
-    return bool(intake.other_machine or is_other_document or not_in_run(job.config.state))
+    return bool(intake.other_machine or is_other_document)
 
 
 def _report_volumes(config: Config) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -154,16 +155,13 @@ def _restore_names(config: Config) -> bool:
 
 
 def _run_daemon(config: Config, path: Path) -> int:
-    from neuca_tools.agent.daemon import Daemon
+    from neuca_tools.agent.daemon import SIGNALS, Daemon
     from neuca_tools.agent.first_boot import set_aside_foreign_state
-    from neuca_tools.agent.in_force import note_seen
 
     set_aside_foreign_state(config)
+    # Who reads the PID file may send one before the daemon has its handlers, and unblocks them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     with _single_instance(config), _pid_file(config):
-        # Not during a trial, nor if the run directory is full: then the sources have to change.
-        seconds = trial_file.lock_seconds(config)
-        with suppress(ApplyError), locked(config.pass_lock, seconds):
-            note_seen(config, "")
         Daemon(config, path, _configure_log).run()
     return EXIT_OK
 

@@ -168,6 +168,11 @@ class NicRecord(NamedTuple):
     doubtful: tuple[int, ...] = ()
     unheard: bool = False
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a pass or a trial that changed the link was interrupted."""
+        return self.applied == NONE_IN_FORCE
+
 
 UNCHANGED, UNRECORDED = OriginalValues(), NicRecord()
 NONE_IN_FORCE = "none in force"  # in place of the digest of a request (`NicRecord.applied`)

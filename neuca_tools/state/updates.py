@@ -29,7 +29,6 @@ from neuca_tools.model import (
     WrittenSetting,
 )
 from neuca_tools.model.addresses import EVERYTHING
-from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
@@ -158,9 +157,8 @@ def _written_value(written: WrittenSetting, record: Record, observed: NetworkSta
     """The value that we wrote last: after an interrupted pass over the link, the present one."""
     key = written.link
     if key is not None and key in observed.links:
-        is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
         value = getattr(observed.links[key], written.setting, None)  # a later version knows more
-        if is_interrupted and value is not None:
+        if record.nics.get(key.mac, UNRECORDED).is_interrupted and value is not None:
             return str(value)
     return record.written[written]
 

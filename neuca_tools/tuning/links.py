@@ -20,7 +20,6 @@ from neuca_tools.model import (
     WrittenSetting,
 )
 from neuca_tools.model.device_settings import USUAL_TXQUEUELEN, Note
-from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.tuning.layer import JudgedValue, Layer, ProfileValue
 
 
@@ -119,7 +118,7 @@ def _is_ours(value: JudgedValue, device: Optional[Device], record: Record) -> bo
         return False
     if setting == "mtu" and (device.slave or key in record.owned.vlans):
         return True
-    is_interrupted = record.nics.get(key.mac, UNRECORDED).applied == NONE_IN_FORCE
+    is_interrupted = record.nics.get(key.mac, UNRECORDED).is_interrupted
     written = record.written.get(WrittenSetting(setting, key))
     return is_interrupted or written == str(getattr(device, setting))
 

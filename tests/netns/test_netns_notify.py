@@ -14,6 +14,8 @@ import pytest
 from lab import mac
 from test_netns_trial import Trial
 
+from neuca_tools.files import locked
+
 PATIENCE = 120.0  # seconds, as in lab.py
 DOCUMENT = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n"
 
@@ -71,6 +73,16 @@ def test_without_a_document_it_is_ready_at_once_and_says_what_it_waits_for(lab, 
     lab.document(DOCUMENT)
     manager.hear(f"STATUS=ok; document of file:{lab.document_file}")
     assert lab.addresses("dp1") == {"172.16.1.1/24"}
+
+
+def test_without_a_document_it_is_ready_while_another_pass_holds_the_lock(lab, manager):
+    with locked(lab.folder / "run/lock", PATIENCE):
+        lab.start(NOTIFY_SOCKET=str(manager.path), WATCHDOG_USEC="400000")
+        manager.hear("READY=1")
+        manager.hear("WATCHDOG=1", 4)
+    lab.veth("dp1", 1)
+    lab.document(DOCUMENT)
+    lab.wait("it is configured", lambda: lab.addresses("dp1") == {"172.16.1.1/24"})
 
 
 def test_the_watchdog_is_fed_twice_in_its_time(lab, manager):

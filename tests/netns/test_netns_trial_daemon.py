@@ -15,6 +15,8 @@ import pytest
 from lab import PATIENCE, mac
 from test_netns_trial import MAIN, Trial
 
+from neuca_tools.files import locked
+
 A = f"[interface {mac(1)}]\naddresses = 10.1.0.1/24\n"
 B = f"[interface {mac(1)}]\naddresses = 10.9.0.1/24\n"
 C = f"[interface {mac(1)}]\naddresses = 10.7.0.1/24\n"
@@ -125,27 +127,25 @@ def test_a_start_of_the_daemon_applies_what_a_trial_took_back(filed):
     filed.wait("B is applied", has(filed, "10.9.0.1/24"))
 
 
-# Holds the lock of passes until it reads a line.
-LOCK = """import pathlib, sys
-from neuca_tools.files import locked
-with locked(pathlib.Path(sys.argv[1]), 60.0):
-    print("locked", flush=True)
-    sys.stdin.readline()
-"""
-
-
 def test_a_start_of_the_daemon_during_a_pass_applies_the_own_document(filed):
     assert filed.daemon.stop() == 0
     (filed.folder / "later").write_text(B)
     assert filed.neuca("apply", "--source", f"file:{filed.folder}/later").code == 0
-    command = [sys.executable, "-c", LOCK, str(filed.folder / "run/lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                          env=filed.environment) as other:  # fmt: skip
-        assert other.stdout.readline() == "locked\n"
+    with locked(filed.folder / "run/lock", PATIENCE):
         daemon = filed.start()
         filed.wait("it waits", lambda: is_waiting(daemon.pid))
-        other.communicate("\n", PATIENCE)
     filed.wait("A is applied again", has(filed, "10.1.0.1/24"))
+
+
+def test_a_daemon_that_starts_during_a_pass_heeds_signals(filed):
+    assert filed.daemon.stop() == 0
+    with locked(filed.folder / "run/lock", PATIENCE):
+        daemon = filed.start()
+        filed.wait("it waits", lambda: is_waiting(daemon.pid))
+        daemon.signal(signal.SIGHUP)
+        filed.wait("it reloads", lambda: "configuration reloaded" in daemon.log())
+        assert daemon.stop() == 0
+    assert not any((filed.folder / "pid").iterdir())
 
 
 def is_waiting(process):

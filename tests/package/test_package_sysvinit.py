@@ -57,6 +57,15 @@ def test_start_status_and_stop(own_root, deb):
     ]
 
 
+@pytest.mark.parametrize("name", ["guest-tools", "guest"])
+def test_the_service_is_running_when_its_start_has_ended(own_root, deb, name):
+    script = f"/etc/init.d/neuca-{name}"
+    steps = f"{script} start > /dev/null; {script} status | tr -d 0-9; {script} stop > /dev/null\n"
+    said = own_root(INSTALL + QUIETLY + 3 * steps, deb)
+    what = {"guest-tools": "neucad", "guest": "neucad --guest"}[name]
+    assert _lines(said) == 3 * [f"{what} is running with process id "]
+
+
 def test_a_second_start_and_a_second_stop_change_nothing(own_root, deb):
     said = own_root(
         INSTALL

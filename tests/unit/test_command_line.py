@@ -244,6 +244,12 @@ def test_the_version_does_not_depend_on_what_follows(capsys):
     assert capsys.readouterr().out == "NEuca version 2.0.0\n"
 
 
+def test_the_selftest_has_the_version_of_the_package(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--version"], "neuca-selftest")
+    assert capsys.readouterr().out == "NEuca version 2.0.0\n"
+
+
 def test_a_misspelt_command_gets_a_suggestion(capsys):
     assert refused(capsys, "stauts")[-1] == (
         'neuca: there is no command "stauts"; did you mean "status"?'

@@ -40,6 +40,7 @@ from neuca_tools.config import Config
 from neuca_tools.files import locked
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
+from neuca_tools.state.store import WHY, save_state
 
 
 @pytest.fixture
@@ -82,6 +83,16 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
     monkeypatch.setattr("neuca_tools.backends.udev.await_empty_queue", waited.append)
     do_job(Job(daemon.config._replace(managers=managers), start=start))
     assert waited == ([COLDPLUG_SECONDS] if waits else [])
+
+
+def test_a_full_run_directory_has_what_failed_left_alone(daemon, monkeypatch):
+    jobs, left_out = [], {"a": 7}
+    monkeypatch.setattr(
+        "neuca_tools.agent.worker._make_pass", lambda job, *_: jobs.append(job) or JobResult()
+    )
+    save_state(daemon.config.state_directory, WHY, {"reason": "write: no space left"}, 0o644)
+    do_job(Job(daemon.config, left_out=left_out))
+    assert [job.left_out for job in jobs] == [left_out]
 
 
 def test_no_child_is_made_for_an_event_during_a_job(daemon):
@@ -190,6 +201,26 @@ def test_the_word_of_udev_ends_the_wait(daemon, clock):
     daemon._await_udev({7})  # the rename, as the kernel reports it
     clock.run(200.0)
     assert clock.passes == [101 + EVENT_GAP_SECONDS]
+
+
+@pytest.mark.parametrize(
+    ("events", "begins"),
+    [
+        ([{0}], 100 + EVENT_GAP_SECONDS),
+        ([{7}], 100 + UDEV_NAMING_SECONDS),
+        ([{7}, {0}], 100 + UDEV_NAMING_SECONDS),
+        ([{0}, {7}], 100 + UDEV_NAMING_SECONDS),
+    ],
+)
+def test_an_address_does_not_wait_for_udev_unless_a_nic_does(
+    daemon, clock, monkeypatch, events, begins
+):
+    monkeypatch.setattr(daemon, "_udev", object())
+    for links in events:
+        monkeypatch.setattr(daemon._links, "drain", lambda links=links, **_: links)
+        daemon._link_events()
+    clock.run(200.0)
+    assert clock.passes == [begins]
 
 
 # --- A stop while a child works -------------------------------------------------------------------

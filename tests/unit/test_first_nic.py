@@ -11,6 +11,7 @@ from itertools import permutations
 import pytest
 from worlds import mac, nic, route, world
 
+from neuca_tools.apply.decide import DECISIVE_AGES
 from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed_nic
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign_roles
@@ -56,6 +57,14 @@ def test_a_nic_without_a_carrier_is_passed_over_once_links_have_had_their_time(a
 )
 def test_while_the_first_nic_has_no_address_no_other_takes_its_place(age, unvouched):
     assert believed_nic(guest([2, 3], age=age), ALL) == Belief(mac(1), unvouched)
+
+
+@pytest.mark.parametrize("more", [{"without_carrier": [1]}, {}], ids=["no carrier", "no lease"])
+def test_the_daemon_makes_a_pass_at_each_age_at_which_the_belief_changes(more):
+    beliefs = [believed_nic(guest([2, 3], age=age, **more), ALL) for age in range(400)]
+    ages = {age for age in range(1, 400) if beliefs[age] != beliefs[age - 1]}
+    assert ages
+    assert ages <= {*DECISIVE_AGES}
 
 
 def test_a_nic_that_the_configuration_ignores_is_not_believed():
