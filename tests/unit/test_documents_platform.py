@@ -185,8 +185,61 @@ def test_dhcp_and_slaac_are_information(kind, reason):
 def test_the_default_and_the_metadata_route_make_a_nic_management_and_are_not_asked_for(
     route, reason
 ):
-    document = network_data([link()], [static(routes=[{**route, "gateway": "10.0.0.254"}])])
+    gateway = "fd00::fe" if ":" in route["network"] else "10.0.0.254"
+    document = network_data([link()], [static(routes=[{**route, "gateway": gateway}])])
     assert (hints(document), routes(document), faults(document)) == ({MAC: reason}, [], [])
+
+
+OF_IPV6 = {
+    "network_data.json": json.dumps(
+        {
+            "links": [link()],
+            "networks": [
+                static(routes=[{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "fd00::1"}])
+            ],
+        }
+    ),
+    "version 1": f"""version: 1
+config:
+- type: physical
+  name: eth1
+  mac_address: {MAC}
+  subnets:
+  - {{type: static, address: 10.0.0.1/24, routes: [{{network: 0.0.0.0/0, gateway: "fd00::1"}}]}}
+""",
+    "a route": f"""version: 2
+ethernets:
+  eth1:
+    match: {{macaddress: {MAC}}}
+    addresses: [10.0.0.1/24]
+    routes: [{{to: 0.0.0.0/0, via: "fd00::1"}}]
+""",
+    "gateway4": f"""version: 2
+ethernets:
+  eth1: {{match: {{macaddress: {MAC}}}, addresses: [10.0.0.1/24], gateway4: "fd00::1"}}
+""",
+}
+
+
+@pytest.mark.parametrize("what", OF_IPV6)
+def test_the_next_hop_of_a_default_route_is_of_its_family(what):
+    """It would become the gateway of the other family, as which nobody has given it."""
+    kind = what if what == "network_data.json" else "network-config"
+    document = made(kind, OF_IPV6[what])
+    (fault,) = faults(document)
+    assert '= "fd00::1": it is not an address of IPv4' in fault
+    assert [one.routing.gateways for one in document.links] == [()]
+    right = OF_IPV6[what].replace("fd00::1", "10.0.0.254")
+    assert [list(map(str, one.routing.gateways)) for one in made(kind, right).links] == [
+        ["10.0.0.254"]
+    ]
+
+
+@pytest.mark.parametrize(("to", "via"), [("default", "fd00::1"), ("::", "fd00::1"), ("::0", "fd00::1")])  # fmt: skip
+def test_a_default_route_without_a_prefix_length_is_of_the_family_of_its_destination(to, via):
+    document = network_data([link()], [static(routes=[{"network": to, "gateway": via}])])
+    assert faults(document) == []
+    assert [list(map(str, one.routing.gateways)) for one in document.links] == [[via]]
 
 
 @pytest.mark.parametrize(
