@@ -208,6 +208,21 @@ def test_metadata_without_the_network_is_complete_unless_there_was_one():
     assert "has been there before" in reason("meta_data.json", about, before=before)
 
 
+@pytest.mark.parametrize("networks", [[], None])
+def test_openstack_describes_the_networks_of_its_nics_once_it_has(networks):
+    """Nova composes both lists from the ports that it knows; a port may be without a subnet."""
+    tree = DOCUMENTS[openstack.NAME]([ONE])
+    network = {"id": "n", "link": ONE, "type": "ipv4_dhcp"}
+    with_one = {**tree, "networks": [network]}
+    before = combined.reduce_documents({openstack.NAME: json.dumps(with_one).encode()})
+    assert reason(openstack.NAME, {**tree, "networks": networks}) == ""
+    assert reason(openstack.NAME, {**with_one, "x": 1}, before=before) == ""
+    assert (
+        reason(openstack.NAME, {**tree, "networks": networks}, before=before)
+        == "network_data.json has no networks any more"
+    )
+
+
 OTHERS = {
     "the MAC address of a bond": ({"type": "bond", "ethernet_mac_address": ONE, "bond_links": ["a"]}, True),
     "a NIC by its name": ({"type": "phy", "name": "eth0"}, True),
