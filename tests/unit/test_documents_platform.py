@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from base64 import b64encode
 
 import pytest
 from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
@@ -761,6 +763,14 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
         ),
         ("network_data.json", b"[1]", "it is not an object"),
         ("network_data.json", b"\xff", "it is not UTF-8 text (byte 0)"),
+        ("network_data.json", "{}".encode("utf-16"), "it is UTF-16, not UTF-8 text"),
+        ("network_data.json", gzip.compress(b"{}"), "it is gzip, not UTF-8 text"),
+        (
+            "network-config",
+            b64encode(b"version: 2\nethernets: {}\n"),
+            "it is base64, not UTF-8 text",
+        ),
+        ("meta-data", b64encode(b"instance-id: one\n"), "it is base64, not UTF-8 text"),
         ("network_data.json", b"[" * 100000, "it is nested more than 32 levels deep"),
         ("network_data.json", b"[" + b"0," * 60000 + b"0]", "it has more than 50000 items"),
         ("network_data.json", b" " * 1048577, "it is longer than 1048576 bytes"),

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Callable, Union
 
+from neuca_tools.documents.envelope import decode_text
 from neuca_tools.errors import DocumentError, unreadable
 from neuca_tools.model.printable import printable_line
 
@@ -260,7 +261,4 @@ def all_items(tree: Tree) -> Iterator[Tree]:
 def _decode_text(data: bytes, what: str) -> str:
     if len(data) > MAX_BYTES:
         raise unreadable(f"it is longer than {MAX_BYTES} bytes", what)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise unreadable(f"it is not UTF-8 text (byte {error.start})", what) from None
+    return decode_text(data, what)
