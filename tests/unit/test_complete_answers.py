@@ -252,6 +252,31 @@ def test_other_documents_need_not_list_every_nic(name, tree):
     assert reason(name, tree) == ""
 
 
+@pytest.mark.parametrize("meta", ["", "instance-id: one\n"])
+@pytest.mark.parametrize(
+    ("text", "is_gap"), [("", True), ("\n \n", True), ("# none\n", True), ("version: 2\n", False)]
+)
+def test_a_network_config_that_becomes_empty_removes_no_nic(text, is_gap, meta, tmp_path):
+    """A full disk and an interrupted copy leave such files; an empty one is none on a first boot."""
+    seed, state = tmp_path / "seed", tmp_path / "state"
+    seed.mkdir()
+    (seed / "meta-data").write_text(meta)
+    (seed / "user-data").write_text("")
+    around = Surroundings(tmp_path / "run")
+    network = f"version: 2\nethernets: {{one: {{match: {{macaddress: '{ONE}'}}}}}}\n"
+    counts, reasons = [], []
+    for content in ("", network, text, text, text):
+        (seed / "network-config").write_text(content)
+        intake = fetch_document([parse_source(f"nocloud={seed}")], LONG, Session(), state, around)
+        keep_document(intake, state, around.run_directory)
+        platform = intake.document.platform if intake.document else None
+        counts.append(len(platform.links) if platform else 0)
+        reasons.append(intake.reason)
+    assert counts[:2] == [0, 1]
+    assert counts[-1] == is_gap, reasons
+    assert ("network-config is empty" in reasons[-1]) is (is_gap and bool(meta))
+
+
 def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):
     play = cloudmocks.hetzner(BOTH)
     state, around = tmp_path / "state", Surroundings(tmp_path / "run")

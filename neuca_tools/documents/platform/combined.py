@@ -101,6 +101,17 @@ def list_gap(text: str, before: str, macs: Collection[str]) -> str:
     return listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
 
 
+def blank_part(parts: Collection[str], text: str, before: str) -> str:
+    """Why a source's network-config is incomplete: it has become empty, as if it were cut off.
+
+    `parts` are the names of what the source has now.
+    """
+    if netplan.NAME not in parts or not before or text == before:
+        return ""
+    is_blank = netplan.NAME not in _parse_trees(text)
+    return f"{netplan.NAME} is empty" if is_blank and netplan.NAME in _parse_trees(before) else ""
+
+
 def _address_gap(
     trees: Mapping[str, dict[str, Tree]], before: Mapping[str, dict[str, Tree]]
 ) -> str:
