@@ -244,6 +244,17 @@ def test_a_default_route_without_a_prefix_length_is_of_the_family_of_its_destina
     assert [list(map(str, one.routing.gateways)) for one in document.links] == [[via]]
 
 
+@pytest.mark.parametrize(
+    "number",
+    ["!!int [02]", "!!int {02: 03}", f"0{'7' * 5000}"],
+    ids=["a list", "an object", "too long"],
+)
+def test_what_yaml_calls_a_number_may_be_none(number):
+    document = made("network-config", f"version: 2\nethernets: {{eth1: {{mtu: {number}}}}}\n")
+    (fault,) = faults(document)
+    assert '"ethernets.eth1.mtu"' in fault
+
+
 def test_octal_numbers_of_yaml_are_numbers_as_in_cloud_init():
     """YAML 1.1; `08` and a text in quotes are none, and colons make no number."""
     document = made(

@@ -34,7 +34,7 @@ REPEATED = "repeated keys"
 MAX_REPEATED = 20  # that are reported
 _EXACT = 2.0**53  # below it, a float has every integer
 _YAML = "tag:yaml.org,2002:"
-_OCTAL = re.compile(r"0[0-7_]*[0-7]_*")
+_OCTAL = re.compile(r"0[0-7_]{1,20}")
 _TAGS = frozenset(
     _YAML + name for name in "str int float bool null map seq timestamp merge value".split()
 )
@@ -199,7 +199,7 @@ def _open_node(what: str, node: Any) -> Any:  # noqa: ANN401 - PyYAML has no typ
         return None
     if node.tag not in _TAGS:
         raise unreadable(f'the YAML tag "{node.tag[:80]}" is refused', what)
-    if node.tag == f"{_YAML}int" and _OCTAL.fullmatch(node.value):
+    if node.tag == f"{_YAML}int" and node.id == "scalar" and _OCTAL.fullmatch(node.value):
         return str(int(node.value.replace("_", ""), 8))
     return _Pairs(node.value) if node.id == "mapping" else node.value
 
