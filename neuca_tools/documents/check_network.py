@@ -42,6 +42,7 @@ def find_clashes(
 ) -> Iterator[Clash]:
     """What does not fit together in the requests of one document."""
     yield from _same_addresses(links)
+    yield from _same_names(links)
     for request in links:
         yield from _odd_addresses(request)
         yield from _gateway_clashes(request)
@@ -84,6 +85,16 @@ def _same_addresses(links: Iterable[LinkRequest]) -> Iterator[Clash]:
             label = _link_label(other)
             text = f"{address.ip} is requested on {label} too, so it is set on none of them"
             yield Clash(_place_of(request, _ADDRESSES), str(address.ip), text)
+
+
+def _same_names(links: Iterable[LinkRequest]) -> Iterator[Clash]:
+    first: dict[str, LinkRequest] = {}
+    for request in links:
+        name = request.name or ("" if request.key.vlan_id else request.key.virtual_name)
+        other = first.setdefault(name, request) if name else request
+        if other is not request:
+            text = f'"{name}" is the name of {other.key} too, so only one of them gets it'
+            yield Clash(_place_of(request, "name"), name, text, link=request.key)
 
 
 def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:

@@ -22,12 +22,15 @@ _MAX_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 # Without the characters that every other kind of user-data begins with.
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}")
+# A text in base64, in which nothing is separated by blanks; of the alphabet for URLs too.
+_ENCODED = re.compile(rb"[\w+/-]{16,}(?:\r?\n[\w+/-]+)*={0,2}")
 # Its byte order marks, and the beginning of a section header without one.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"\0[")
 _GZIP = b"\x1f\x8b"
-# How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data).
+# How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data);
+# the first key of a configuration of Ignition.
 _FOREIGN = re.compile(
-    rb"#!|##\s*template:"
+    rb"#!|##\s*template:|\{\s*\"ignition\""
     rb"|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
     re.IGNORECASE,
 )
@@ -49,9 +52,9 @@ def find_document(data: bytes) -> Optional[str]:
     if is_foreign(plain):
         return None
     if not _MIME.match(plain.lstrip()[:MAX_BYTES]):
-        return _decode_text(plain)
+        return _unix_text(plain)
     part = _neuca_part(plain.lstrip())
-    return _decode_text(part) if part is not None else None
+    return _unix_text(part) if part is not None else None
 
 
 def _from_base64(text: bytes) -> bytes:
@@ -135,11 +138,25 @@ def _decode_part(part: Message) -> bytes:
     return payload
 
 
-def _decode_text(data: bytes) -> Optional[str]:
-    if data.startswith(_UTF_16):
-        raise unreadable("it is UTF-16, not UTF-8 text")
+def decode_text(data: bytes, what: str = "the document") -> str:
+    """The text without a byte order mark.
+
+    Raises DocumentError, which names `what` and the encoding if it is a known one.
+    """
+    encodings = (
+        ("UTF-16", data.startswith(_UTF_16)),
+        ("gzip", data.startswith(_GZIP)),
+        ("base64", _ENCODED.fullmatch(data.strip())),
+    )
+    for name, is_encoded in encodings:
+        if is_encoded:
+            raise unreadable(f"it is {name}, not UTF-8 text", what)
     try:
-        text = data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise unreadable(f"it is not UTF-8 text (byte {error.start})") from None
+        raise unreadable(f"it is not UTF-8 text (byte {error.start})", what) from None
+
+
+def _unix_text(data: bytes) -> Optional[str]:
+    text = decode_text(data)
     return text.replace("\r\n", "\n") if text.strip() else None

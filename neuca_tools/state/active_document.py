@@ -262,14 +262,16 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
 
 
 def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> None:
-    """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
-    if answer.origin is None or not platform:
+    """Raise IncompleteError if this cannot be all that a source says about the guest's NICs."""
+    if not platform:
         return
     from neuca_tools.documents.platform import combined
 
     last = before.platform if before.source == answer.source else ""
-    macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.list_gap(platform, last, macs)
+    reason = combined.blank_part(answer.parts, platform, last)
+    if answer.origin is not None and not reason:
+        macs = answer.outlet.macs if answer.outlet else ()
+        reason = combined.list_gap(platform, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -301,9 +303,7 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
         document = _open_document(stored, parsed)
     except DocumentError as error:
         return Intake(refused=error.text, session=answer.session)
-    reason = ""
-    if missing:
-        reason = f"{answer.source} now has {' and '.join(missing)}"
+    reason = f"{answer.source} now has {' and '.join(missing)}" if missing else ""
     return Intake(document, stored, reason=reason)
 
 

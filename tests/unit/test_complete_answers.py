@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from worlds import mac, nic, vlan, world
 
 from neuca_tools.desired.outlets import pinned_outlets
 from neuca_tools.documents.platform import clouds, combined, ec2, openstack
+from neuca_tools.documents.platform.tree import from_yaml
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model import Device, Record
 from neuca_tools.model.clouds import CLOUDS
@@ -205,6 +208,21 @@ def test_metadata_without_the_network_is_complete_unless_there_was_one():
     assert "has been there before" in reason("meta_data.json", about, before=before)
 
 
+@pytest.mark.parametrize("networks", [[], None])
+def test_openstack_describes_the_networks_of_its_nics_once_it_has(networks):
+    """Nova composes both lists from the ports that it knows; a port may be without a subnet."""
+    tree = DOCUMENTS[openstack.NAME]([ONE])
+    network = {"id": "n", "link": ONE, "type": "ipv4_dhcp"}
+    with_one = {**tree, "networks": [network]}
+    before = combined.reduce_documents({openstack.NAME: json.dumps(with_one).encode()})
+    assert reason(openstack.NAME, {**tree, "networks": networks}) == ""
+    assert reason(openstack.NAME, {**with_one, "x": 1}, before=before) == ""
+    assert (
+        reason(openstack.NAME, {**tree, "networks": networks}, before=before)
+        == "network_data.json has no networks any more"
+    )
+
+
 OTHERS = {
     "the MAC address of a bond": ({"type": "bond", "ethernet_mac_address": ONE, "bond_links": ["a"]}, True),
     "a NIC by its name": ({"type": "phy", "name": "eth0"}, True),
@@ -232,6 +250,31 @@ def test_a_port_of_infiniband_is_listed_in_each_of_its_forms(text):
 )
 def test_other_documents_need_not_list_every_nic(name, tree):
     assert reason(name, tree) == ""
+
+
+@pytest.mark.parametrize("meta", ["", "instance-id: one\n"])
+@pytest.mark.parametrize(
+    ("text", "is_gap"), [("", True), ("\n \n", True), ("# none\n", True), ("version: 2\n", False)]
+)
+def test_a_network_config_that_becomes_empty_removes_no_nic(text, is_gap, meta, tmp_path):
+    """A full disk and an interrupted copy leave such files; an empty one is none on a first boot."""
+    seed, state = tmp_path / "seed", tmp_path / "state"
+    seed.mkdir()
+    (seed / "meta-data").write_text(meta)
+    (seed / "user-data").write_text("")
+    around = Surroundings(tmp_path / "run")
+    network = f"version: 2\nethernets: {{one: {{match: {{macaddress: '{ONE}'}}}}}}\n"
+    counts, reasons = [], []
+    for content in ("", network, text, text, text):
+        (seed / "network-config").write_text(content)
+        intake = fetch_document([parse_source(f"nocloud={seed}")], LONG, Session(), state, around)
+        keep_document(intake, state, around.run_directory)
+        platform = intake.document.platform if intake.document else None
+        counts.append(len(platform.links) if platform else 0)
+        reasons.append(intake.reason)
+    assert counts[:2] == [0, 1]
+    assert counts[-1] == is_gap, reasons
+    assert ("network-config is empty" in reasons[-1]) is (is_gap and bool(meta))
 
 
 def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):
@@ -286,6 +329,110 @@ def test_a_service_that_no_longer_lists_any_nic_removes_none(kind, tmp_path):
     assert [intake.stale for intake in intakes] == [False, True, True, True]
     assert "incomplete" in intakes[-1].reason
     assert not any(intake.unanswered for intake in intakes)
+
+
+# --- NICs that a service describes in part ---------------------------------------------------------
+
+
+def azure_nic(tree):
+    return tree["network"]["interface"][1]
+
+
+PARTS = {
+    ("azure", "addresses"): lambda tree: azure_nic(tree)["ipv4"].update(ipAddress=[]),
+    ("azure", "family"): lambda tree: azure_nic(tree).update(ipv4=None),
+    ("azure", "subnet"): lambda tree: azure_nic(tree)["ipv4"].update(subnet=[]),
+    ("azure", "prefix"): lambda tree: azure_nic(tree)["ipv4"]["subnet"][0].update(prefix=""),
+    ("oracle", "address"): lambda tree: tree[1].pop("privateIp"),
+    ("oracle", "subnet"): lambda tree: tree[1].pop("subnetCidrBlock"),
+    ("gce", "address"): lambda tree: tree["networkInterfaces"][1].update(ip=""),
+    ("digitalocean", "family"): lambda tree: tree["interfaces"]["private"][0].pop("ipv4"),
+    ("vultr", "address"): lambda tree: tree["interfaces"][1]["ipv4"].update(address=""),
+    ("hetzner", "addresses"): lambda tree: tree[0].update(ip="", alias_ips=[]),
+}
+
+
+def spoil(play, change):
+    """Change the tree of a service; its other trees have no such part."""
+    for path, body in play.paths.items():
+        tree = from_yaml(body, "") if isinstance(body, bytes) else copy.deepcopy(body)
+        with suppress(AttributeError, IndexError, KeyError, TypeError):
+            change(tree)
+            play.paths[path] = json.dumps(tree).encode()
+
+
+def fetched(server, kind, folder):
+    """What a pass gets from the service, and keeps."""
+    state, around = folder / "state", Surroundings(folder / "run")
+    specs = [parse_source(f"{kind}={server.url}")]
+    intake = fetch_document(specs, LONG, Session(), state, around)
+    keep_document(intake, state, around.run_directory)
+    return intake
+
+
+def addresses(intake):
+    links = intake.document.platform.links
+    return {str(link.key): [str(address) for address in link.addresses] for link in links}
+
+
+@pytest.mark.parametrize(("kind", "part"), PARTS)
+def test_a_nic_that_had_addresses_keeps_them_if_the_service_gives_none(kind, part, tmp_path):
+    play = getattr(cloudmocks, kind)(BOTH)
+    play.times = None
+    with serve(play) as server:
+        before = addresses(fetched(server, kind, tmp_path))
+        assert before[TWO]
+        spoil(play, PARTS[kind, part])
+        intakes = [fetched(server, kind, tmp_path) for _ in range(3)]
+    assert all(addresses(intake) == before for intake in intakes)
+    assert f"gives no address of {TWO} any more" in intakes[-1].reason
+
+
+def test_an_interface_of_vultr_may_lose_its_addresses_when_it_is_left_to_the_user(tmp_path):
+    play = cloudmocks.vultr(BOTH)
+    with serve(play) as server:
+        fetched(server, "vultr", tmp_path)
+        spoil(play, lambda tree: tree["interfaces"][1].update(unconfigured=True))
+        intakes = [fetched(server, "vultr", tmp_path) for _ in range(2)]
+    assert addresses(intakes[-1])[TWO] == []
+
+
+MISSING = {
+    ("azure", "macAddress"): lambda tree: azure_nic(tree).update(macAddress=""),
+    ("azure", "privateIpAddress"): PARTS["azure", "subnet"],
+    ("oracle", "macAddr"): lambda tree: tree[1].pop("macAddr"),
+    ("oracle", "subnetCidrBlock"): PARTS["oracle", "subnet"],
+    ("oracle", "virtualRouterIp"): lambda tree: tree[1].pop("virtualRouterIp"),
+    ("gce", "mac"): lambda tree: tree["networkInterfaces"][1].update(mac=None),
+    ("gce", "gateway"): lambda tree: tree["networkInterfaces"][1].pop("gateway"),
+    ("gce", "subnetmask"): lambda tree: tree["networkInterfaces"][1].pop("subnetmask"),
+    ("digitalocean", "mac"): lambda tree: tree["interfaces"]["private"][0].pop("mac"),
+    ("vultr", "mac"): lambda tree: tree["interfaces"][1].update(mac=""),
+    ("hetzner", "mac_address"): lambda tree: tree[0].pop("mac_address"),
+    ("hetzner", "gateway"): lambda tree: tree[0].update(gateway=""),
+}
+
+
+@pytest.mark.parametrize(("kind", "key"), MISSING)
+def test_what_a_service_gives_for_each_nic_is_missed(kind, key, tmp_path):
+    """As an error, with which nothing of the NIC is removed."""
+    play = getattr(cloudmocks, kind)(BOTH)
+    spoil(play, MISSING[kind, key])
+    with serve(play) as server:
+        document = fetched(server, kind, tmp_path).document.platform
+    faults = [fault for fault in document.faults if fault.severity == "error"]
+    assert [fault.key.rpartition(".")[2] for fault in faults] == [key]
+
+
+@pytest.mark.parametrize(("kind", "leaf"), [("ec2", "subnet-ipv4-cidr-block"), ("alibaba", "vswitch-cidr-block")])  # fmt: skip
+def test_an_address_of_ec2_without_its_subnet_is_not_a_single_address(kind, leaf, tmp_path):
+    play = getattr(cloudmocks, kind)(BOTH)
+    path = f"{NICS}{TWO}/"
+    play.paths[path] = play.paths[path].replace(leaf, "")
+    with serve(play) as server:
+        intake = fetched(server, kind, tmp_path)
+    assert addresses(intake)[TWO] == []
+    assert "its subnet is not known, ignoring the address" in str(intake.document.platform.faults)
 
 
 BONDED = (

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from base64 import b64encode
 
 import pytest
 from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
@@ -185,8 +187,94 @@ def test_dhcp_and_slaac_are_information(kind, reason):
 def test_the_default_and_the_metadata_route_make_a_nic_management_and_are_not_asked_for(
     route, reason
 ):
-    document = network_data([link()], [static(routes=[{**route, "gateway": "10.0.0.254"}])])
+    gateway = "fd00::fe" if ":" in route["network"] else "10.0.0.254"
+    document = network_data([link()], [static(routes=[{**route, "gateway": gateway}])])
     assert (hints(document), routes(document), faults(document)) == ({MAC: reason}, [], [])
+
+
+OF_IPV6 = {
+    "network_data.json": json.dumps(
+        {
+            "links": [link()],
+            "networks": [
+                static(routes=[{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "fd00::1"}])
+            ],
+        }
+    ),
+    "version 1": f"""version: 1
+config:
+- type: physical
+  name: eth1
+  mac_address: {MAC}
+  subnets:
+  - {{type: static, address: 10.0.0.1/24, routes: [{{network: 0.0.0.0/0, gateway: "fd00::1"}}]}}
+""",
+    "a route": f"""version: 2
+ethernets:
+  eth1:
+    match: {{macaddress: {MAC}}}
+    addresses: [10.0.0.1/24]
+    routes: [{{to: 0.0.0.0/0, via: "fd00::1"}}]
+""",
+    "gateway4": f"""version: 2
+ethernets:
+  eth1: {{match: {{macaddress: {MAC}}}, addresses: [10.0.0.1/24], gateway4: "fd00::1"}}
+""",
+}
+
+
+@pytest.mark.parametrize("what", OF_IPV6)
+def test_the_next_hop_of_a_default_route_is_of_its_family(what):
+    """It would become the gateway of the other family, as which nobody has given it."""
+    kind = what if what == "network_data.json" else "network-config"
+    document = made(kind, OF_IPV6[what])
+    (fault,) = faults(document)
+    assert '= "fd00::1": it is not an address of IPv4' in fault
+    assert [one.routing.gateways for one in document.links] == [()]
+    right = OF_IPV6[what].replace("fd00::1", "10.0.0.254")
+    assert [list(map(str, one.routing.gateways)) for one in made(kind, right).links] == [
+        ["10.0.0.254"]
+    ]
+
+
+@pytest.mark.parametrize(("to", "via"), [("default", "fd00::1"), ("::", "fd00::1"), ("::0", "fd00::1")])  # fmt: skip
+def test_a_default_route_without_a_prefix_length_is_of_the_family_of_its_destination(to, via):
+    document = network_data([link()], [static(routes=[{"network": to, "gateway": via}])])
+    assert faults(document) == []
+    assert [list(map(str, one.routing.gateways)) for one in document.links] == [[via]]
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["!!int [02]", "!!int {02: 03}", f"0{'7' * 5000}"],
+    ids=["a list", "an object", "too long"],
+)
+def test_what_yaml_calls_a_number_may_be_none(number):
+    document = made("network-config", f"version: 2\nethernets: {{eth1: {{mtu: {number}}}}}\n")
+    (fault,) = faults(document)
+    assert '"ethernets.eth1.mtu"' in fault
+
+
+def test_octal_numbers_of_yaml_are_numbers_as_in_cloud_init():
+    """YAML 1.1; `08` and a text in quotes are none, and colons make no number."""
+    document = made(
+        "network-config",
+        f"""version: 2
+ethernets:
+  eth1: {{match: {{macaddress: 02:00:00:00:00:01}}, mtu: 02734}}
+  eth2: {{match: {{macaddress: {MAC}}}, mtu: "02734"}}
+vlans:
+  v64: {{id: 0100, link: eth1}}
+  v8: {{id: 08, link: eth1}}
+""",
+    )
+    assert faults(document) == []
+    assert {key: values[2] for key, values in links(document).items()} == {
+        "02:00:00:00:00:01": 1500,
+        MAC: 2734,
+        "02:00:00:00:00:01.64": None,
+        "02:00:00:00:00:01.8": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -686,6 +774,14 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
         ),
         ("network_data.json", b"[1]", "it is not an object"),
         ("network_data.json", b"\xff", "it is not UTF-8 text (byte 0)"),
+        ("network_data.json", "{}".encode("utf-16"), "it is UTF-16, not UTF-8 text"),
+        ("network_data.json", gzip.compress(b"{}", mtime=0), "it is gzip, not UTF-8 text"),
+        (
+            "network-config",
+            b64encode(b"version: 2\nethernets: {}\n"),
+            "it is base64, not UTF-8 text",
+        ),
+        ("meta-data", b64encode(b"instance-id: one\n"), "it is base64, not UTF-8 text"),
         ("network_data.json", b"[" * 100000, "it is nested more than 32 levels deep"),
         ("network_data.json", b"[" + b"0," * 60000 + b"0]", "it has more than 50000 items"),
         ("network_data.json", b" " * 1048577, "it is longer than 1048576 bytes"),

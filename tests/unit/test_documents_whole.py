@@ -124,15 +124,22 @@ def azure(**more):
     return "Azure instance", {"network": {"interface": [{"macAddress": MAC, "ipv4": ipv4}]}}
 
 
+ORACLE = {
+    "macAddr": MAC,
+    "privateIp": "10.0.0.5",
+    "subnetCidrBlock": "10.0.0.0/24",
+    "virtualRouterIp": "10.0.0.1",
+}
+
+
 def oracle(**more):
-    vnic = {"macAddr": MAC, "privateIp": "10.0.0.5", "subnetCidrBlock": "10.0.0.0/24"}
     six = {"ipv6Addresses": ["2001:db8::5"], "ipv6SubnetCidrBlock": "2001:db8::/80", **more}
-    return "OCI VNICs", {"vnics": [{"macAddr": OTHER}, {**vnic, **six}]}
+    return "OCI VNICs", {"vnics": [{"macAddr": OTHER}, {**ORACLE, **six}]}
 
 
 def oracle_vlan(**more):
     nic = {"macAddr": OTHER, "nicIndex": 0, "vlanTag": 0}
-    vlan = {"macAddr": MAC, "nicIndex": 0, "vlanTag": 5, "privateIp": "10.0.0.5", **more}
+    vlan = {**ORACLE, "nicIndex": 0, "vlanTag": 5, **more}
     return "OCI VNICs", {"vnics": [nic, vlan]}
 
 

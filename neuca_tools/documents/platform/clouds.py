@@ -42,8 +42,8 @@ class Format(NamedTuple):
 
 
 def _nic_draft(part: Part, key: str, mtu: Optional[int] = None) -> Optional[Draft]:
-    """The draft of a NIC with the MAC address of a key; None, with a fault, if it is unusable."""
-    mac = part.read(key, values.nic)
+    """The draft of a NIC with the MAC address of a key; None, with a fault, if it has none."""
+    mac = part.read(key, values.nic) if part.has_all(key) else None
     if mac is None:
         return None
     return Draft(LinkKey(mac), part.for_nic(mac), mtu=mtu)
@@ -150,9 +150,8 @@ _GCE_GATEWAYS = ("gateway", "gatewayIpv6")
 def _read_gce(root: Part) -> PlatformDocument:
     """The NICs of `instance/?recursive=true`: the first one is for management.
 
-    Google routes every packet of an instance, so an address is a /32 (a /128) and even its subnet
-    is reached through the gateway. Alias ranges and the addresses of load balancers are addresses
-    of the guest if they are single ones.
+    Google routes every packet, so an address is a /32 (a /128) and even its subnet is reached
+    through the gateway. Single addresses of load balancers and alias ranges are the guest's too.
     """
     nics: dict[str, Draft] = {}
     for number, nic in root.numbered(_GCE_NICS):
@@ -162,6 +161,8 @@ def _read_gce(root: Part) -> PlatformDocument:
         if number == 0:
             draft.hint_management(PRIMARY, firm=True)
         else:
+            if nic.text("ip"):
+                nic.has_all("gateway", "subnetmask")
             _add_gce_addresses(draft)
         nics[str(number)] = draft
     return finish_document([*nics.values(), *_gce_vlans(root, nics)], root)
@@ -241,7 +242,7 @@ def _read_hetzner(root: Part) -> PlatformDocument:
             for address in nic.texts(key):
                 draft.add_address(nic, key, f"{address}/32")
         network = nic.text("network")
-        if network and nic.text("gateway"):
+        if network and nic.has_all("gateway"):
             _add_subnet(draft, "network", network)
     return finish_document(drafts, root)
 
@@ -304,6 +305,8 @@ def _oci_vlan(vnic: Part, physical: Mapping[str, Draft]) -> Optional[Draft]:
 def _add_oci_addresses(draft: Draft) -> None:
     vnic = draft.part
     network, address = _oci_subnet(vnic, "subnetCidrBlock"), vnic.text("privateIp")
+    if address not in (None, _NONE):
+        vnic.has_all("subnetCidrBlock", "virtualRouterIp")
     if network and address:
         draft.add_address(vnic, "privateIp", f"{address}/{network.prefixlen}")
     with draft.all_or_nothing():
@@ -351,9 +354,6 @@ def _read_vultr(root: Part) -> PlatformDocument:
         if draft.part.flag("unconfigured"):
             draft.leave_to_user()
     return finish_document(drafts, root)
-
-
-# --------------------------------------------------------------------------------------------------
 
 
 def _keys(words: str, *more: str) -> frozenset[str]:

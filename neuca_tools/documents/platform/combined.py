@@ -97,7 +97,37 @@ def list_gap(text: str, before: str, macs: Collection[str]) -> str:
     """Why the list of NICs in a service's documents is incomplete (see `listing`)."""
     if not text or text == before:
         return ""
-    return listing.list_gap(_parse_trees(text), _parse_trees(before or "{}"), macs)
+    trees, earlier = _parse_trees(text), _parse_trees(before or "{}")
+    return listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
+
+
+def blank_part(parts: Collection[str], text: str, before: str) -> str:
+    """Why a source's network-config is incomplete: it has become empty, as if it were cut off.
+
+    `parts` are the names of what the source has now.
+    """
+    if netplan.NAME not in parts or not before or text == before:
+        return ""
+    is_blank = netplan.NAME not in _parse_trees(text)
+    return f"{netplan.NAME} is empty" if is_blank and netplan.NAME in _parse_trees(before) else ""
+
+
+def _address_gap(
+    trees: Mapping[str, dict[str, Tree]], before: Mapping[str, dict[str, Tree]]
+) -> str:
+    """Which NIC of a cloud has lost all its addresses: they are those of the cloud's network.
+
+    The primary NIC, and one that is left to the user, have none in the document.
+    """
+    for name in [row.name for row in clouds.FORMATS if row.name in trees.keys() & before.keys()]:
+        document, earlier = (_interpret_tree(name, parts[name]) for parts in (trees, before))
+        addressed = {link.key for link in earlier.links if link.addresses}
+        excused = {hint.mac for hint in document.management if hint.firm}
+        for link in document.links:
+            is_excused = link.key.mac in excused or link.state == "user"
+            if link.key in addressed and not (link.addresses or is_excused):
+                return f"{name} gives no address of {link.key} any more"
+    return ""
 
 
 def redacted_text(text: str) -> str:

@@ -145,15 +145,15 @@ class Draft:
         while len(self.addresses) > addresses:
             self.addresses.popitem()
 
-    def add_default_route(self, part: Part, key: str) -> None:
-        """Add the default route with the next hop of a key, if it has one.
+    def add_default_route(self, part: Part, key: str, family: int = 0) -> None:
+        """Add the default route of a family (4, 6; 0: either) with the next hop of a key, if any.
 
         The NIC may then be the management NIC; `add_gateway` adds the router of any subnet.
         """
         via = part.text(key)
         if via is not None and via not in UNSPECIFIED:
             self.hint_management(DEFAULT_ROUTE)
-            self._add_router(part, key, via)
+            self._add_router(part, key, via, family)
 
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask or prefix length.
@@ -175,9 +175,9 @@ class Draft:
         The default route, and a route to the metadata service alone, are not added, because the
         agent never changes them. A NIC that has one may be the management NIC.
         """
-        via = part.text(_HOP_KEYS[key])
-        if to == "default" or (to in UNSPECIFIED and netmask is None):
-            to, netmask = UNSPECIFIED[0], "0"
+        via, is_of_either = part.text(_HOP_KEYS[key]), to == "default"
+        if is_of_either or (to in UNSPECIFIED and netmask is None):
+            to, netmask = to.replace("default", UNSPECIFIED[0]), "0"
         network = part.parse(key, to, lambda text: masked_network(cidr_text(text, netmask)))
         if network is None:
             return
@@ -185,7 +185,7 @@ class Draft:
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if network.prefixlen == 0:
             self.hint_management(DEFAULT_ROUTE)
-            self.add_default_route(part, _HOP_KEYS[key])
+            self.add_default_route(part, _HOP_KEYS[key], 0 if is_of_either else network.version)
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.hint_management(METADATA_ROUTE)
         else:
@@ -203,10 +203,12 @@ class Draft:
             self.has_platform_gateways = True
             self._add_router(part, key, text)
 
-    def _add_router(self, part: Part, key: str, text: str) -> None:
+    def _add_router(self, part: Part, key: str, text: str, family: int = 0) -> None:
         """Add a router; the first of each family counts."""
         hop = part.parse(key, text, values.next_hop)
-        if hop is not None and all(hop.version != other.version for other in self.gateways):
+        if hop is not None and family not in (0, hop.version):
+            part.fault(key, text, f"it is not an address of IPv{family}")
+        elif hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: Optional[str], network: Network) -> None:

@@ -51,7 +51,10 @@ class Subnets:
         self._table = NetworkTable(self.networks)
 
     def add_address(self, draft: Draft, part: Part, key: str, text: str) -> None:
-        """Add an address; one of no known subnet is a single address, if all of them are known."""
+        """Add an address; one in no subnet is a single address, if all of them are known.
+
+        Services that list addresses of IPv4 have a subnet for them; for IPv6, some have none.
+        """
         host = part.parse(key, text, values.host)
         if host is None:
             return
@@ -59,6 +62,8 @@ class Subnets:
         length = subnet.prefixlen if subnet else host.max_prefixlen
         if length == host.max_prefixlen and self._has_unusable:
             part.fault(key, text, "its subnet is unusable, ignoring the address")
+        elif host.version == 4 and all(network.version == 6 for network in self.networks):
+            part.fault(key, text, "its subnet is not known, ignoring the address")
         else:
             draft.add_address(part, key, f"{host}/{length}")
 

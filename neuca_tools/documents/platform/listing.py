@@ -2,7 +2,7 @@
 
 A platform that lists NICs lists all of them, and so the one through which its answer came. A list
 without it, or without any NIC, is that of a service that does not know the guest's NICs at the
-moment, or of another guest.
+moment, or of another guest. OpenStack lists the networks of the NICs apart.
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,6 +45,9 @@ def list_gap(
             name not in trees or _listed_macs(name, trees[name]) is None
         ):
             return f"{name} has been there before, and now it is not"
+    networks = [documents.get(openstack.NAME, {}).get("networks") for documents in (before, trees)]
+    if networks[0] and not networks[1]:
+        return f"{openstack.NAME} has no networks any more"
     return ""
 
 

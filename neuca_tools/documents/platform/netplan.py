@@ -325,7 +325,7 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     for family in (4, 6):
         if link.flag(f"dhcp{family}"):
             draft.use_dhcp(family)
-        draft.add_default_route(link, f"gateway{family}")
+        draft.add_default_route(link, f"gateway{family}", family)
     draft.automatic = automatic.of_netplan(link)
     if draft.automatic.accept_ra is not None:
         link.use("accept-ra")

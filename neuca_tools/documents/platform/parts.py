@@ -165,6 +165,13 @@ class Part:
             return None
         return _scalar_text(value)
 
+    def has_all(self, *keys: str) -> bool:
+        """Whether these keys, which every such object has, have a value; one without is a fault."""
+        missing = [key for key in keys if self.text(key) is None]
+        for key in missing:
+            self.fault(key, None, "it has no value")
+        return not missing
+
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
         """The parsed scalar of a key; None if there is none or, with a fault, if it is unusable."""
         text = self.text(key)

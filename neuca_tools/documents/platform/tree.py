@@ -1,7 +1,8 @@
 """Parse untrusted JSON and YAML into plain trees of limited length, depth and item count.
 
 Numbers stay text. No object of YAML is ever constructed, and scalars keep their text: in YAML 1.1,
-an unquoted MAC address with no letters is a number (a sexagesimal integer).
+an unquoted MAC address with no letters is a number (a sexagesimal integer). Octal numbers become
+decimal ones, as which every other program reads them.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,11 +11,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, Callable, Union
 
+from neuca_tools.documents.envelope import decode_text
 from neuca_tools.errors import DocumentError, unreadable
 from neuca_tools.model.printable import printable_line
 
@@ -31,6 +34,7 @@ REPEATED = "repeated keys"
 MAX_REPEATED = 20  # that are reported
 _EXACT = 2.0**53  # below it, a float has every integer
 _YAML = "tag:yaml.org,2002:"
+_OCTAL = re.compile(r"0[0-7_]{1,20}")
 _TAGS = frozenset(
     _YAML + name for name in "str int float bool null map seq timestamp merge value".split()
 )
@@ -195,6 +199,8 @@ def _open_node(what: str, node: Any) -> Any:  # noqa: ANN401 - PyYAML has no typ
         return None
     if node.tag not in _TAGS:
         raise unreadable(f'the YAML tag "{node.tag[:80]}" is refused', what)
+    if node.tag == f"{_YAML}int" and node.id == "scalar" and _OCTAL.fullmatch(node.value):
+        return str(int(node.value.replace("_", ""), 8))
     return _Pairs(node.value) if node.id == "mapping" else node.value
 
 
@@ -255,7 +261,4 @@ def all_items(tree: Tree) -> Iterator[Tree]:
 def _decode_text(data: bytes, what: str) -> str:
     if len(data) > MAX_BYTES:
         raise unreadable(f"it is longer than {MAX_BYTES} bytes", what)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise unreadable(f"it is not UTF-8 text (byte {error.start})", what) from None
+    return decode_text(data, what)
