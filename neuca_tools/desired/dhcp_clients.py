@@ -23,14 +23,14 @@ from neuca_tools.model import ACCEPT_RA, Device, LinkKey, LinkRequest, Problem, 
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
-PACKAGES = "dhcpcd (dhcpcd-base)"
+PACKAGE = "dhcpcd (dhcpcd-base)"
 UNSERVED = (
     "it has no DHCP lease, and this host has no DHCP client: neither systemd-networkd nor"
-    f" NetworkManager is running, and dhcpcd is not installed: install {PACKAGES}"
+    f" NetworkManager is running, and dhcpcd is not installed: install {PACKAGE}"
 )
 NOT_INSTALLED = (
     "it has no DHCP lease, and the program that [linux] dhcp-client names is not installed:"
-    f" install {PACKAGES}"
+    f" install {PACKAGE}"
 )
 NOT_ON_INFINIBAND = (
     "it has no DHCP lease, and DHCP on an InfiniBand link is left to other programs: configure a"
