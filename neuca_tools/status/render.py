@@ -36,7 +36,7 @@ def table_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """A text for each row, with left-aligned columns two spaces apart; the first row is the head.
 
     Columns that are "-" in every row are left out. The widest cells are wrapped into several lines
-    until the table is no wider than `width`; words are broken only if that is what it takes.
+    until the table is no wider than `width`; words are broken only if that makes it fit.
     """
     columns = [column for column in zip(*rows) if set(column[1:]) != {"-"}]
     widths = _column_widths(columns, width)
