@@ -32,6 +32,8 @@ SECONDS_BETWEEN_ALARMS = 0.05
 FLOCK = "hhqqi"
 # What open(2) and read(2) say if the host is short of a resource: nothing about the file.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+NOT_REGULAR = "it is not a regular file"
+NULL_DEVICE = os.makedev(1, 3)  # Documentation/admin-guide/devices.txt of the kernel
 # Up to this number of files, one fsync each is cheaper than a sync of the file system.
 MAX_SINGLE_SYNCS = 4
 
@@ -39,7 +41,7 @@ MAX_SINGLE_SYNCS = 4
 def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]:
     """The first `most` bytes of a file; None if it does not exist. Raises OSError otherwise."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -52,6 +54,25 @@ def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]
             return content + stream.read(most - len(content))
     finally:
         os.close(descriptor)
+
+
+def open_file(path: Union[Path, str], flags: int = os.O_RDONLY) -> int:
+    """Open a regular file, a directory or /dev/null, which masks a file. Raises OSError.
+
+    Anything else is an error: a FIFO, for example, has its reader wait for a writer (fifo(7)).
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a FIFO without a reader (open(2))
+            raise OSError(errno.ENXIO, NOT_REGULAR) from None
+        raise
+    status = os.fstat(descriptor)
+    is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    if is_file or status.st_rdev == NULL_DEVICE:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, NOT_REGULAR)
 
 
 def raise_shortage(error: OSError, path: Union[Path, str]) -> None:
@@ -292,7 +313,7 @@ def locked(path: Path, patience: float, *, shared: bool = False) -> Iterator[Non
     with as_apply_error(f'lock "{path}"'):
         make_directory(path.parent)
         access = os.O_RDONLY if shared else os.O_RDWR
-        descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = open_file(path, access | os.O_CREAT | os.O_NOFOLLOW)
     try:
         _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
@@ -332,7 +353,7 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
     """
     with as_apply_error(f'ask who has locked "{path}"'):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return 0
     try:

@@ -44,16 +44,19 @@ class _Lifetime(NamedTuple):
 
 
 class State:
-    """What routers have said so far. All moments are those of a monotonic clock, in seconds."""
+    """What routers have said so far. All times are those of a monotonic clock, in seconds."""
 
-    def __init__(self, addresses: Mapping[str, int], now: float, today: float) -> None:
-        """`addresses`: those from before, with the second `today` at which each ends."""
+    def __init__(self, addresses: Mapping[str, int], now: float, wall_clock: float) -> None:
+        """`addresses` are those of an earlier run, each with the end of its lifetime.
+
+        The ends are times of the wall clock, in seconds, which is at `wall_clock` now.
+        """
         self._routers: dict[IPv6Address, _Router] = {}
         self._networks: dict[IPv6Network, float] = {}  # on the link, until when
         self._addresses: dict[IPv6Network, _Lifetime] = {}  # by the network of each
         self._mtu = 0
         for text, until in addresses.items():
-            network, end = ip_interface(text).network, now + until - today
+            network, end = ip_interface(text).network, now + until - wall_clock
             if isinstance(network, IPv6Network):
                 self._addresses[network] = _Lifetime(end, end)
 

@@ -91,7 +91,8 @@ def status_notes(config: Config) -> list[str]:
     try:
         why = records.load_machine(config.state).set_aside
     except RecordError as error:
-        return [*lines, f"{error.text} ({error.hint})"]
+        hint = f" ({error.hint})" if error.hint else ""
+        return [*lines, f"{error.text}{hint}"]
     if why and place.is_dir():
         lines.append(f'what another machine left here is in "{place}", and is not applied: {why}')
     return lines

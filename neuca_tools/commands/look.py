@@ -207,5 +207,7 @@ def _explain_link(arguments: argparse.Namespace, config: Config) -> int:
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
     resolution, observed, record = survey.resolution, survey.observed, survey.record
     data = explain_link(key, resolution, observed, record, survey.world)
+    if intake.document is None and data["role"] == "unlisted":
+        data["reason"] = "there is no document"
     show(data, arguments.json, partial(render.explanation_text, width=terminal_width()))
     return report_faults(intake, config)

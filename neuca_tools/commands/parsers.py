@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
             option = unknown[0].partition("=")[0]
             known = self._option_string_actions if option[:2] == "--" else ()
-            suggestion = spelling_suggestion(option, known)
+            suggestion = spelling_suggestion(option, known, 0.75)  # the dashes are alike
             self.error(f"unrecognized arguments: {join(unknown)}{suggestion}")
         return parsed, []
 
@@ -71,10 +71,13 @@ def no_command(word: str, known: Collection[str]) -> str:
     return f'there is no command "{word}"{suggestion}'
 
 
-def spelling_suggestion(word: str, known: Collection[str]) -> str:
-    """The end of a message: the known word that is probably meant; empty if none is like it."""
+def spelling_suggestion(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
+    """The end of a message: the known word that is probably meant; empty if none is like it.
+
+    `cutoff` is that of `closest_word`.
+    """
     # After a mistake only; it saves difflib, 1 ms.
     from neuca_tools.documents.spelling import closest_word
 
-    meant = closest_word(word, known)
+    meant = closest_word(word, known, cutoff)
     return f'; did you mean "{meant}"?' if meant else ""

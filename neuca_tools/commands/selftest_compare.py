@@ -79,7 +79,10 @@ def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
                 return evidence
         hint = "no archived test has this label either; neuca-selftest history lists them"
         raise SelftestError(error.text, hint) from error
-    return evidence_of(content)
+    try:
+        return evidence_of(content)
+    except SelftestError as error:
+        raise SelftestError(f'compare "{name}": {error.text}') from error
 
 
 def _tests_of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:

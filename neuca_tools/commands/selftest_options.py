@@ -41,8 +41,8 @@ SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 # How to make a secret, and where one is usually kept.
 MAKE_SECRET = "(umask 077; head -c 32 /dev/urandom | base64 > {name}); copy it to the peer"
 SECRET_FILE = "/etc/neuca/selftest.secret"
-MAX_TEST_SECONDS = 3600.0  # seconds of one test
-LONGEST_SERVICE = 86400.0  # seconds
+MAX_TEST_SECONDS = 3600.0
+MAX_SERVICE_SECONDS = 86400.0
 
 
 # --- Readers of single values; each raises argparse.ArgumentTypeError ---
@@ -131,7 +131,7 @@ SERVE_OPTIONS: Table = {
         "SECONDS",
         "how long to serve (default: %(default)g)",
         dest="period",
-        type=seconds_up_to(LONGEST_SERVICE),
+        type=seconds_up_to(MAX_SERVICE_SECONDS),
         default=600.0,
     ),
     "address": value(
@@ -147,14 +147,16 @@ SERVE_OPTIONS: Table = {
 # --- Parsers ---
 
 
-class _Former(Parser):
+class _FormerParser(Parser):
+    """Its help is that of `neuca-selftest`, which has subcommands."""
+
     def format_help(self) -> str:
         return overview_parser().format_help()
 
 
 def former_parser() -> argparse.ArgumentParser:
     """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`, without a subcommand."""
-    parser = _Former(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
+    parser = _FormerParser(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
     parser.add_argument("peers", nargs="*")
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
     serve = {"serve": flag("serve tests to peers for a limited time")}
@@ -186,18 +188,18 @@ def serve_parser() -> argparse.ArgumentParser:
 
 def measurement_options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of one test: the command line, then the configuration, then the plan."""
-    known = config.selftest
+    section = config.selftest
     plan = PLANS[plan_name(arguments, config)]
-    seconds = arguments.time or _configured_value(known, "time")
+    seconds = arguments.time or _configured_value(section, "time")
     return Options(
         steps=_selected_steps(arguments, plan),
         seconds=seconds or plan.seconds,
         parallel=arguments.parallel or plan.parallel,
         round_trips=plan.round_trips,
         port=port_in_effect(arguments, config),
-        rate=arguments.rate or _configured_value(known, "rate"),
-        expect=arguments.expect or _configured_value(known, "expect"),
-        interface=arguments.interface or known.get("interface") or None,
+        rate=arguments.rate or _configured_value(section, "rate"),
+        expect=arguments.expect or _configured_value(section, "expect"),
+        interface=arguments.interface or section.get("interface") or None,
         numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
         secret=read_secret(arguments, config),
@@ -280,12 +282,12 @@ def _check_private(name: str, status: os.stat_result) -> None:
         raise UsageError(f'read the secret "{name}": others can read it', hint=f"chmod 600 {name}")
 
 
-def _configured_value(known: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - its reader's
+def _configured_value(section: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - its reader's
     """The value of one option of [selftest], None if not set. Raises UsageError."""
-    if not known.get(name):
+    if not section.get(name):
         return None
     try:
-        return SETTINGS[name](known[name])
+        return SETTINGS[name](section[name])
     except argparse.ArgumentTypeError as reason:
         raise UsageError(f"[selftest] {name}: {reason}") from None
 
@@ -319,9 +321,9 @@ def address_of(entry: str, family: Optional[str] = None) -> Address:
         return address
     kind = {"4": socket.AF_INET, "6": socket.AF_INET6, None: socket.AF_UNSPEC}[family]
     try:
-        known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         cause = getattr(error, "strerror", None) or error
         reason = f"it is not an address, and cannot be resolved: {cause}"
         raise UsageError(f'test "{entry}": {reason}') from error
-    return ip_address(str(known[0][4][0]).partition("%")[0])
+    return ip_address(str(resolved[0][4][0]).partition("%")[0])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from configparser import ParsingError, RawConfigParser
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.ini import REMARK
 from neuca_tools.errors import ConfigError
+from neuca_tools.files import open_file
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import Severity
 
@@ -107,7 +109,7 @@ def _drop_ins(directory: Path) -> list[Path]:
 
 def _read_text(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
+        with os.fdopen(open_file(file), "rb") as stream:
             return _decode_text(stream.read(_MAX_BYTES + 1), file)
     except FileNotFoundError:
         return ""

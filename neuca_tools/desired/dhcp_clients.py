@@ -24,15 +24,15 @@ from neuca_tools.model import ACCEPT_RA, Device, LinkKey, LinkRequest, Problem, 
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
-PACKAGES = "dhcpcd (dhcpcd-base)"
+PACKAGE = "dhcpcd (dhcpcd-base)"
 _NO_ADDRESS = "it has no address from DHCP or a router"
 UNSERVED = (
     f"{_NO_ADDRESS}, and this host has no DHCP client: neither systemd-networkd nor NetworkManager"
-    f" is running, and dhcpcd is not installed: install {PACKAGES}"
+    f" is running, and dhcpcd is not installed: install {PACKAGE}"
 )
 NOT_INSTALLED = (
     f"{_NO_ADDRESS}, and the program that [linux] dhcp-client names is not installed: install"
-    f" {PACKAGES}"
+    f" {PACKAGE}"
 )
 NOT_ON_INFINIBAND = (
     f"{_NO_ADDRESS}, and DHCP on an InfiniBand link is left to other programs: configure a DHCP"

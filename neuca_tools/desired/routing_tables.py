@@ -90,32 +90,32 @@ def place_routes(routes: Iterable[RouteRequest], requests: Requests) -> tuple[Ro
     A route that names another table than `main` stays there. Of a VRF's own route, the link is the
     member that has the next hop in one of its networks.
     """
-    routed = of_vrfs(requests)
-    if not routed:
+    tables = of_vrfs(requests)
+    if not tables:
         return tuple(routes)
     networks = Networks(requests)
-    return tuple(_place_route(route, requests, routed, networks) for route in routes)
+    return tuple(_place_route(route, requests, tables, networks) for route in routes)
 
 
 def _place_route(
-    route: RouteRequest, requests: Requests, routed: Tables, networks: Networks
+    route: RouteRequest, requests: Requests, tables: Tables, networks: Networks
 ) -> RouteRequest:
     if route.state != "present":
         return route
-    route = _through_member(route, requests, routed)
+    route = _through_member(route, requests, tables)
     # The link of any other next hop is the one that has it in one of its networks.
     is_tied = route.via is None or route.traits.onlink
     link = route.link if is_tied else networks.link_to(route.via, route.link) or route.link
-    table = routed.get(link, 0) if link else 0
+    table = tables.get(link, 0) if link else 0
     if not table or route.traits.table != MAIN_TABLE:
         return route
     return route._replace(traits=route.traits._replace(table=table))
 
 
-def _through_member(route: RouteRequest, requests: Requests, routed: Tables) -> RouteRequest:
+def _through_member(route: RouteRequest, requests: Requests, tables: Tables) -> RouteRequest:
     """A route through a VRF leaves through the member that has the next hop in its network."""
     key = route.link
-    if key is None or key.kind != VRF or route.via is None or key not in routed:
+    if key is None or key.kind != VRF or route.via is None or key not in tables:
         return route
     virtual = requests[key].virtual or Virtual()
     members = {member: requests[member] for member in virtual.members if member in requests}

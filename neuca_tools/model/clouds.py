@@ -9,11 +9,12 @@ To add one:
 - a row here, with the DMI fields that identify it;
 - an item in neuca(1), neuca-status(7) and neuca-platform-data(5), a word in both files of
   packaging/completion, and a row in both tables of docs/CLOUDS.md;
-- a mock in `tests/cloudmocks.py`, a document in DOCUMENTS of `tests/unit/test_complete_answers.py`,
-  and a row in `tests/netns/test_netns_clouds.py`, where the agent reads the mock over HTTP.
+- a mock in `tests/cloudmocks.py`, a document in DOCUMENTS of `tests/unit/test_complete_answers.py`
+  and in READERS of `tests/unit/test_documents_kept_keys.py`, and a row in
+  `tests/netns/test_netns_clouds.py`, where the agent reads the mock over HTTP.
 
-`tests/unit/test_clouds.py` and `tests/unit/test_complete_answers.py` fail as long as anything is
-missing but the tests of the reader and in namespaces.
+`tests/unit/test_clouds.py` and the other two in `tests/unit` fail as long as anything is missing
+but the tests of the reader and in namespaces.
 """
 
 # SPDX-License-Identifier: MIT

@@ -165,7 +165,7 @@ def save_unsaved_files(directories: StateDirectories) -> bool:
             continue
         spare = directories.spare / name
         try:
-            content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
+            content, mode = read_bytes(spare) or b"", spare.stat().st_mode & 0o777
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
         if content != REMOVED_MARK:

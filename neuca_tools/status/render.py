@@ -36,7 +36,7 @@ def table_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """A text for each row, with left-aligned columns two spaces apart; the first row is the head.
 
     Columns that are "-" in every row are left out. The widest cells are wrapped into several lines
-    until the table is no wider than `width`; words are broken only if that is not enough.
+    until the table is no wider than `width`; words are broken only if that makes it fit.
     """
     columns = [column for column in zip(*rows) if set(column[1:]) != {"-"}]
     widths = _column_widths(columns, width)
@@ -47,9 +47,10 @@ def _column_widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     """The width of each column: the widest ones lose a character each time until all fit."""
     widths = [max(1, *map(len, column)) for column in columns]
     words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
-    for minimum in (words, [NARROWEST] * len(columns)):
-        excess = sum(widths) + 2 * (len(widths) - 1) - width
-        for _ in range(excess):
+    width -= 2 * (len(widths) - 1)  # that of the gaps
+    can_fit = sum(min(observed, NARROWEST) for observed in widths) <= width
+    for minimum in (words, [NARROWEST] * len(columns)) if can_fit else (words,):
+        for _ in range(sum(widths) - width):
             spare = [max(0, observed - need) for observed, need in zip(widths, minimum)]
             if any(spare):
                 widest = max(range(len(widths)), key=lambda at: (spare[at] > 0, widths[at]))

@@ -100,6 +100,16 @@ def test_plan_show_and_status_change_nothing(lab):
     assert lab.files() == files
 
 
+def test_explain_does_not_take_an_unread_document_for_one_without_the_nic(lab):
+    lab.veth("dp1", 1)
+    explained = lab.neuca("explain", "dp1")
+    assert "No such file or directory" in explained.err
+    assert explained.out.splitlines()[0] == f"{mac(1)}: unlisted, because there is no document"
+    lab.document("[interfaces]\n")
+    known = lab.neuca("explain", "dp1").out.splitlines()
+    assert known[0] == f"{mac(1)}: unlisted, because no document names it"
+
+
 @pytest.mark.parametrize("tokens", [True, False], ids=["IMDSv2", "version 1"])
 def test_a_document_comes_from_the_link_local_metadata_service(lab, tokens):
     lab.management()

@@ -150,7 +150,7 @@ def test_vultr_s_interfaces():
     ]
 
 
-def test_vultr_s_optional_keys_mean_what_they_do_for_cloud_init():
+def vultr_with_options():
     tree = copy.deepcopy(VULTR)
     private, last = tree["interfaces"][1:]
     more = {"network": "10.3.0.0", "netmask": "255.255.0.0", "gateway": "10.1.112.2", "metric": 7}
@@ -158,7 +158,11 @@ def test_vultr_s_optional_keys_mean_what_they_do_for_cloud_init():
     private["routes"] = [{"destination": "10.2.0.0/16", "gateway": "10.1.112.1"}]
     private["ipv4"]["additional"][0]["routes"] = [more]
     last.update(unconfigured=True, mtu=1400, ipv4={"address": "10.9.0.1", "netmask": "255.0.0.0"})
-    document = made("Vultr instance", json.dumps(tree))
+    return tree
+
+
+def test_vultr_s_optional_keys_mean_what_they_do_for_cloud_init():
+    document = made("Vultr instance", json.dumps(vultr_with_options()))
     assert links(document)[B] == ("up", None, 1440, ["10.1.112.3/20", "10.1.112.9/32"])
     assert links(document)[C] == ("user", None, None, [])
     assert dict(document.links[1].sysctls) == {ACCEPT_RA: "0"}

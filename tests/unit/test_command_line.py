@@ -125,6 +125,7 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
             ["apply", "--try", "0"],
             'argument --try: "0" is not a number of seconds from 1 to 3600',
         ),
+        (["--json"], "unrecognized arguments: --json"),
         (["status", "--jso"], 'unrecognized arguments: --jso; did you mean "--json"?'),
         (["status", "--prometheus="], "argument --prometheus: it is empty"),
         (["status", "--config="], "argument --config: it is empty"),

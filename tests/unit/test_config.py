@@ -444,6 +444,14 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path, data, reason):
     assert caught.value.text == f'cannot read the configuration file "{path}": {reason}'
 
 
+def test_a_fifo_in_place_of_a_file_is_an_error_and_a_masked_file_is_empty(tmp_path):
+    os.mkfifo(tmp_path / "config")
+    (tmp_path / "null").symlink_to(os.devnull)
+    assert load_config(tmp_path / "null").faults == ()
+    with pytest.raises(ConfigError, match=r'file "\S+/config": it is not a regular file'):
+        load_config(tmp_path / "config")
+
+
 def test_line_ends_and_a_byte_order_mark_make_no_difference(tmp_path):
     (tmp_path / "config").write_bytes(b"\xef\xbb\xbf[network]\r\ndrift = enforce\r\n")
     assert load_config(tmp_path / "config") == Config(drift="enforce")

@@ -10,6 +10,7 @@ from copy import deepcopy
 
 import pytest
 from platforms import made
+from test_clouds import DROPLET, VULTR, vultr_with_options
 
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.values import UnusableError
@@ -365,6 +366,8 @@ READERS = {
     # `vlan` repeats the key of the VLAN's object.
     clouds.GCE: (KEYS[clouds.GCE], GCE, {"vlan"}),
     clouds.HETZNER: (KEYS[clouds.HETZNER], HETZNER, set()),
+    clouds.DIGITALOCEAN: (KEYS[clouds.DIGITALOCEAN], [DROPLET], set()),
+    clouds.VULTR: (KEYS[clouds.VULTR], [VULTR, vultr_with_options()], set()),
     # The names of DNS servers and domains in netplan's format.
     openstack.NAME: (openstack.KEYS, OPENSTACK, {"addresses", "search"}),
     # The manual names both: another renderer makes the same link, and a MAC address is enough.
@@ -397,6 +400,10 @@ def read(name, tree):
         return made(name, json.dumps(tree))
     except DocumentError:
         return None
+
+
+def test_every_cloud_has_a_sample():
+    assert KEYS.keys() <= READERS.keys()
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from neuca_tools import libc
-from neuca_tools.errors import ApplyError, LockedError
+from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import MAX_SINGLE_SYNCS, NEW, lock_holder, locked, read_bytes, write_files
+from neuca_tools.state.store import read_state
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +50,41 @@ def test_a_file_without_a_size_is_read(tmp_path):
     assert read_bytes("/proc/self/mountinfo", 9) == mounts[:9]
     (tmp_path / "empty").touch()
     assert read_bytes(tmp_path / "empty") == b""
+
+
+def kinds_of_file(place):
+    """Whatever may be in place of a file, by the error that reading it is."""
+    os.mkfifo(place / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place / "socket"))
+    (place / "device").symlink_to("/dev/zero")
+    (place / "link").symlink_to("fifo")
+    return ("fifo", "socket", "device", "link")
+
+
+def test_what_is_no_regular_file_is_an_error_and_waits_for_nobody(tmp_path):
+    for name in kinds_of_file(tmp_path):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_bytes(tmp_path / name)
+    (tmp_path / "masked").symlink_to(os.devnull)  # as sysctl.d(5) has it
+    assert read_bytes(tmp_path / "masked") == b""
+
+
+def test_a_state_file_that_is_no_regular_file_is_a_damaged_one(tmp_path):
+    for name in kinds_of_file(tmp_path):
+        with pytest.raises(RecordError) as caught:
+            read_state(tmp_path, name)
+        assert caught.value.text == f'read "{tmp_path / name}": it is not a regular file'
+
+
+def test_a_lock_that_is_no_regular_file_waits_for_nobody(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for shared in (False, True):
+        with pytest.raises(ApplyError) as caught, locked(tmp_path / "fifo", 1, shared=shared):
+            pass
+        assert caught.value.text == f'lock "{tmp_path / "fifo"}": it is not a regular file'
+    with pytest.raises(ApplyError, match="not a regular file"):
+        lock_holder(tmp_path / "fifo")
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from neuca_tools.model import NicRecord, OriginalValues, OwnedObjects, Record, m
 from neuca_tools.model.rows import Script, StoredDocument
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import (
+    MACHINE,
     load_machine,
     load_record,
     save_document,
@@ -170,6 +171,13 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
         load_record(state).owned,
         len(list(config.udev_directory.iterdir())),
     ) == ({}, OWNED, 1)
+
+
+def test_a_machine_that_cannot_be_read_is_a_note_without_an_empty_hint(config):
+    path = config.state_directory / MACHINE
+    path.unlink()
+    path.mkdir()
+    assert first_boot.status_notes(config) == [f'read "{path}": Is a directory']
 
 
 def test_a_second_move_replaces_what_was_set_aside_before(config):

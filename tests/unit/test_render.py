@@ -547,6 +547,15 @@ def test_what_show_prints_is_yaml_that_a_parser_reads(value, text):
     assert read == {key: one for key, one in value.items() if one not in (None, [])}
 
 
+def test_a_table_that_cannot_fit_breaks_no_word():
+    """Else its rows would be wrapped once more, as lines, and their columns would be mixed up."""
+    head = ["", "NAME", "ROLE", "MODE", "LINK", "MTU", "ID"]
+    row = ["ok", "eth0", "management", "-", "up", "1500", "fe:16:3e:00:6d:a0"]
+    rows = [head, row, [*row[:3], "up", *row[4:]]]
+    assert not any("\n" in text for text in render.table_lines(rows, 40))
+    assert ["\n" in text for text in render.table_lines(rows, 42)] == [False, True, True]
+
+
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
     assert render.table_lines([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
     assert render.table_lines([["", "A"], ["", "b"]], 80) == ["   A", "   b"]

@@ -304,6 +304,15 @@ def test_a_link_goes_and_what_it_leads_to_stays(host, tmp_path):
     )
 
 
+def test_a_machine_id_that_is_a_fifo_is_not_waited_for(host):
+    path = host.root / "etc/machine-id"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ObserveError) as caught:
+        host.clean()
+    assert caught.value.text == f'read "{path}": it is not a regular file'
+
+
 def test_a_machine_id_behind_a_link_is_not_touched_and_is_a_failure(host, tmp_path, capsys):
     elsewhere = tmp_path / "id"
     elsewhere.write_bytes(ID)

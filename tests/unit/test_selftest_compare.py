@@ -224,6 +224,16 @@ def test_the_command_compares_files(tmp_path, capsys):
     )
 
 
+def test_the_file_that_cannot_be_compared_is_named(tmp_path, capsys):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_bytes(PUBLISHED["vm-tuned-tcp"])
+    bad.write_bytes(b"")
+    assert main(["compare", str(good), str(bad)], "neuca-selftest") == 1
+    assert capsys.readouterr().err.startswith(
+        f'neuca-selftest: compare "{bad}": read the output of iperf: this is neither '
+    )
+
+
 # --- Only what was measured alike ------------------------------------------------------------------------------------------
 
 

@@ -134,7 +134,7 @@ def of_all_directions(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
 
 
 def _is_alike(hit: Hit, other: Hit) -> bool:
-    """Whether the other direction has the same evidence, or less of it; a guess is none."""
+    """Whether the other direction has the same evidence, or less of it, and neither is a guess."""
     if hit.direction == other.direction or LOW in (hit.confidence, other.confidence):
         return False
     mine, others = ([fact.field for fact in known_facts(each.facts)] for each in (hit, other))
