@@ -205,11 +205,11 @@ HELD = {
 }
 
 
-def traced(evidence: Evidence, losses, in_flight=2e6) -> Evidence:
+def traced(evidence: Evidence, losses) -> Evidence:
     """With the sender's trace of HELD; {seconds: (round trip, bytes in flight, segments)} where something was lost."""
     (phase,) = evidence.phases
     times = tuple(at / 10 for at in range(101))
-    rows = [losses.get(time, (0.1, in_flight, 0.0)) for time in times]
+    rows = [losses.get(time, (0.1, 2e6, 0.0)) for time in times]
     trace = Trace(times, **dict(zip(("rtt", "in_flight", "retransmits"), zip(*rows))))
     return replace(evidence, phases=(replace(phase, sender_trace=trace),))
 

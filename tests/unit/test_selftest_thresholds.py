@@ -296,6 +296,13 @@ def read_late(seconds, fill=0.7):
     return tcp(sender, receiver(recv_q=size, rcvbuf=round(size / fill)))
 
 
+def read_slowly(seconds):
+    """Most of what is in flight waits to be read, in a buffer that is far from full."""
+    times = {"rtt": 5_000, "min_rtt": 5_000}
+    sender = flow_of(1e9, snd_cwnd=2000, unacked=1000, snd_wnd=8_000_000, **times)
+    return tcp(sender, receiver(recv_q=round(seconds * 125e6), rcvbuf=20_000_000))
+
+
 def lossy(loss=0.001, limited=0.0):
     window = {"rtt": 64_000, "min_rtt": 50_000, "snd_cwnd": 100, "unacked": 90}
     return tcp(flow_of(45e6, rwnd=limited, retrans=loss, snd_wnd=3_000_000, **window))
@@ -362,7 +369,7 @@ def lost_over(trip, grown):
 
 
 def some_queued(count):
-    """Of ten times at which packets were lost, so many with a queue."""
+    """Of nine times at which packets were lost, so many with a queue."""
     losses = {at + 0.0: (0.13 if at <= count else 0.1, 2.2e6, 40.0) for at in range(1, 10)}
     return traced(tcp(flow_of(160e6, retrans=0.001, **HELD), expect=1e9), losses)
 
@@ -441,6 +448,7 @@ COUNTED = [
     ),
     ("how long data waits for its reader", read_late, 0.0019, 0.0021, "D02"),
     ("how much of the buffer does", lambda v: read_late(0.015, v), 0.49, 0.51, "D02"),
+    ("how long a busy host may be late", read_slowly, 0.0088, 0.0092, "D02"),
     ("the loss that slows no sender down", lossy, 0.95e-5, 1.1e-5, "D05 limit"),
     ("the time that is left to the network", lambda v: lossy(limited=v), 0.21, 0.19, "D05 limit"),
     ("the round trip of a queue", lambda v: queue(v * 0.009, 0.009), 1.49, 1.52, "D18 limit"),
@@ -512,7 +520,7 @@ COUNTED = [
     ),
     ("what BBR takes for policed", bbr_flow, 0.19, 0.2, "D17 limit"),
     ("what BBR may lose", lambda v: bbr_flow(retrans=v), 1.1e-4, 0.9e-4, "D18 limit"),
-    ("the window of another's", lambda v: bbr_flow(rwnd=v), 0.155, 0.145, "D18 limit"),
+    ("how long a window limits BBR", lambda v: bbr_flow(rwnd=v), 0.155, 0.145, "D18 limit"),
     ("what BBR has in flight", lambda v: bbr_flow(unacked=v), 685, 695, "D18 limit"),
     (
         "how much of its window",
