@@ -97,6 +97,13 @@ def test_each_queue_has_the_qdisc_where_there_is_one_for_each(lab):
         ("pfifo", "queue", "300p"),
         ("pfifo", "queue", "300p"),
     ]
+    assert settings(lab)["qdisc"] == "pfifo limit 300"
+    shown = lab.run("tc", "qdisc", "show", "dev", "dp1").out.splitlines()
+    (mq,) = (line.split()[2] for line in shown if line.startswith("qdisc mq"))
+    lab.run(*f"tc qdisc replace dev dp1 parent {mq}1 pfifo limit 100".split())
+    assert settings(lab)["qdisc"] == "mixed"
+    assert lab.once().code == 0
+    assert settings(lab)["qdisc"] == "pfifo limit 300"
 
 
 def test_an_administrators_qdisc_is_replaced_and_finally_left_to_the_kernel(lab):

@@ -15,6 +15,7 @@ from neuca_tools.selftest.diagnosis import diagnose as product
 from neuca_tools.selftest.evidence import Cpu, Evidence, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.evidence.trace import Trace
 
 MIB = 2**20
 ENDS = {"sender", "receiver", "local", "peer", "both", "path", "tool"}
@@ -192,3 +193,68 @@ def udp_phase(
         sender=receiver() if seen else (),
         receiver=receiver(counters) if seen else (),
     )
+
+
+# A flow at 160 Mbit/s over 100 ms, as much as its congestion window of 2 MB permits.
+HELD = {
+    "rtt": 100_000,
+    "min_rtt": 100_000,
+    "snd_cwnd": 1400,
+    "unacked": 1390,
+    "snd_wnd": 30_000_000,
+}
+
+
+def traced(evidence: Evidence, losses) -> Evidence:
+    """With the sender's trace of HELD; {seconds: (round trip, bytes in flight, segments)} where something was lost."""
+    (phase,) = evidence.phases
+    times = tuple(at / 10 for at in range(101))
+    rows = [losses.get(time, (0.1, 2e6, 0.0)) for time in times]
+    trace = Trace(times, **dict(zip(("rtt", "in_flight", "retransmits"), zip(*rows))))
+    return replace(evidence, phases=(replace(phase, sender_trace=trace),))
+
+
+def lost_at_first(rtt: float, segments=500.0, expect=1e9, **socket) -> Evidence:
+    """Of 4 MB in flight, slow start lost so many segments; the window has not been as large since."""
+    evidence = tcp(flow_of(160e6, **{**HELD, **socket}), expect=expect)
+    return traced(evidence, {0.5: (rtt, 4e6, segments)})
+
+
+def bbr_flow(at_first=0.0, **socket) -> Evidence:
+    """A flow of BBR, of which this share was sent again in the first second; twice the path's content is its window."""
+    window = {**HELD, "snd_cwnd": 2800, **socket}
+    evidence = tcp(flow_of(160e6, congestion="bbr", **window), expect=1e9)
+    if not at_first:
+        return evidence
+    (phase,) = evidence.phases
+    first, *others = phase.sender
+    others = [
+        replace(each, sockets=(replace(each.sockets[0], bytes_retrans=int(at_first * 2e7)),))
+        for each in others
+    ]
+    evidence = replace(evidence, phases=(replace(phase, sender=(first, *others)),))
+    return traced(evidence, {0.5: (0.1, 4e6, 500.0)})
+
+
+def beside_others(evidence: Evidence, own: float) -> Evidence:
+    """While other programs keep the sender's CPU full, and leave this share of it to iperf."""
+    (phase,) = evidence.phases
+    run = Run("iperf3", protocol="tcp", cpu_local=own * 100, cpu_remote=3.0)
+    sender = tuple(replace(each, cpus=(Cpu(user=each.time),)) for each in phase.sender)
+    return replace(evidence, phases=(replace(phase, run=run, sender=sender),))
+
+
+def lossy_datagrams(losses, direction="forward") -> Phase:
+    """A UDP phase at 10 Mbit/s of 863 datagrams a second, of which so many were lost in each."""
+    phase = udp_phase(1e7, 1e7, 1e7)
+    (flow,) = phase.run.flows
+    seconds = tuple(
+        Interval(at, at + 1, rate=1e7, lost=lost, datagrams=863) for at, lost in enumerate(losses)
+    )
+    flow = replace(
+        flow,
+        direction=direction,
+        intervals=seconds,
+        received=replace(flow.received, lost=sum(losses)),
+    )
+    return replace(phase, direction=direction, run=replace(phase.run, flows=(flow,)))

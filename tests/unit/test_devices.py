@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import get_args
+
 import pytest
 from worlds import key
 
 from neuca_tools.desired.device_settings import DeviceResolver, is_same, restorable_values, to_do
+from neuca_tools.documents.neuca.link_settings import SETTINGS, Through, groups_through
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 
 CPUS = DeviceSettings({"rps": "none"}, {"rps": "0-3", "rps.queues": "2"})
@@ -99,6 +103,13 @@ def test_of_a_link_that_is_not_there_yet_only_the_qdisc_is_known():
 )
 def test_a_qdisc_of_the_kernels_own_choice_is_what_it_is_and_is_the_default(found, wanted, equal):
     assert is_same("qdisc", found, wanted) is equal
+
+
+def test_each_group_of_settings_is_read_by_one_backend_and_an_unknown_one_by_none():
+    groups = (*SETTINGS, "unknown")
+    by_backend = {backend: groups_through(backend, groups) for backend in get_args(Through)}
+    assert sorted(chain(*by_backend.values())) == sorted(SETTINGS)
+    assert by_backend["qdisc"] == ["qdisc"]
 
 
 def test_groups_are_set_whole_and_what_resets_queues_comes_first():

@@ -18,7 +18,15 @@ import pytest
 
 from neuca_tools import libc
 from neuca_tools.errors import ApplyError, LockedError, RecordError
-from neuca_tools.files import MAX_SINGLE_SYNCS, NEW, lock_holder, locked, read_bytes, write_files
+from neuca_tools.files import (
+    MAX_SINGLE_SYNCS,
+    NEW,
+    lock_holder,
+    locked,
+    read_bytes,
+    replace_file,
+    write_files,
+)
 from neuca_tools.state.store import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -201,6 +209,18 @@ def test_after_a_failure_no_half_written_file_is_left(tmp_path):
     with pytest.raises(ApplyError):
         write_files({tmp_path / "a": b"new", tmp_path / "z": b"x"})
     assert listing(tmp_path) == [f"z{NEW}"]
+
+
+def test_a_replacement_that_fails_is_an_error_and_leaves_the_old_file(tmp_path):
+    path = tmp_path / "authorized_keys"
+    path.write_text("old")
+
+    def refuse(_):
+        raise PermissionError(errno.EPERM, "not the owner")
+
+    with pytest.raises(PermissionError):
+        replace_file(path, b"new", refuse)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {path.name: "old"}
 
 
 @pytest.mark.parametrize("is_linked", [False, True])

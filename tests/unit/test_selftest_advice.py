@@ -28,7 +28,7 @@ EVERY = {
 }
 # What people have to fill in: words in capitals that are no names, "<…>" and "…".
 NAMES = frozenset(
-    "ARP CPU CPUs ECMP GID ICMP IP MAC MSS MTU ND NIC RDMA SO_RCVBUF SO_SNDBUF TCP UDP VLAN".split()
+    "ARP BBR CPU CPUs CUBIC ECMP GID ICMP IP MAC MSS MTU ND NIC RDMA SO_RCVBUF SO_SNDBUF TCP UDP VLAN".split()
 )
 PLACEHOLDER = re.compile(r"\b[A-Z_]{2,}\b|\b[A-Z]\b|<\w+>|…|\.\.\.")
 

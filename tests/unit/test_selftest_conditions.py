@@ -7,7 +7,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from selftest_runs import MIB, diagnose, flow_of, receiver, tcp, udp_phase
+from selftest_runs import (
+    HELD,
+    MIB,
+    bbr_flow,
+    beside_others,
+    diagnose,
+    flow_of,
+    lossy_datagrams,
+    lost_at_first,
+    receiver,
+    tcp,
+    traced,
+    udp_phase,
+)
 
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.table import SOURCES
@@ -70,6 +83,8 @@ BIDIR = Run(
     flows=tuple(Flow(way, received=Total(10.0, rate=480e6)) for way in ("forward", "reverse")),
 )
 
+BY_CHANCE = [3, 2, 4, 3, 2, 3, 5, 2, 3, 3]  # datagrams lost in each second
+
 CASES = {
     "D01": tcp(WINDOW_LIMITED, receiver(recv_q=0, rcvbuf=6_291_456)),
     "D02": tcp(
@@ -105,6 +120,9 @@ CASES = {
     "D07": Evidence(phases=(udp_phase(100e6, 100e6, 27e6, {"Udp.RcvbufErrors": (5, 63000)}),)),
     "D07 memory": Evidence(phases=(udp_phase(100e6, 100e6, 50e6, {"Udp.MemErrors": (0, 43000)}),)),
     "D09": tcp(flow_of(2e9, cpus=(0.1, 0.99), **QUIET)),
+    "D09 full of others": beside_others(
+        tcp(flow_of(95e6, **{**QUIET, "unacked": 20}), expect=1e9), own=0.05
+    ),
     "D10": tcp(
         tuple(
             Sample(float(at), cpus=(Cpu(user=0.5 * at, idle=0.3 * at, steal=0.2 * at),))
@@ -112,6 +130,9 @@ CASES = {
         )
     ),
     "D11": counted(retrans=0.01, eth1__rx_missed_errors=90),
+    "D11 UDP": Evidence(
+        phases=(udp_phase(100e6, 100e6, 60e6, {"eth1.rx_missed_errors": (0, 30_000)}),)
+    ),
     "D13": counted(retrans=0.01, softnet__dropped=90),
     "D14": counted(at="sender", retrans=0.01, eth1__qdisc__drops=90),
     "D15": Evidence(
@@ -119,13 +140,29 @@ CASES = {
     ),
     "D16": counted(arp_cache__table_fulls=577),
     "D17": Evidence(phases=(udp_phase(50e6, 50e6, 50e6), udp_phase(200e6, 200e6, 96.7e6))),
+    "D17 at first": lost_at_first(0.1),
+    "D17 BBR": bbr_flow(0.25),
     "D18": tcp(
         flow_of(95.4e6, rtt=18_500, min_rtt=9_000, snd_cwnd=160, unacked=150, snd_wnd=3_000_000)
     ),
+    "D18 at first": lost_at_first(0.13),
+    "D18 short queue": lost_at_first(0.115),
+    "D18 losses": traced(
+        tcp(flow_of(160e6, retrans=0.001, **HELD), expect=1e9),
+        dict.fromkeys((2.0, 2.3, 5.0, 8.0), (0.13, 2200000.0, 40.0)),
+    ),
+    "D18 BBR": bbr_flow(),
     "D19": Evidence(
         phases=(udp_phase(10e6, 10e6, 9.9e6), udp_phase(100e6, 100e6, 99e6)), expect=100e6
     ),
     "D19 idle": replace(tcp(flow_of(45e6, retrans=0.02, **QUIET)), idle=Latency(200, 5, 0.001)),
+    "D19 both ways": both(
+        tcp(flow_of(45e6, retrans=0.02, **QUIET)),
+        tcp(flow_of(45e6, retrans=0.02, **QUIET), direction="reverse"),
+        Evidence(
+            phases=(lossy_datagrams(BY_CHANCE), lossy_datagrams(BY_CHANCE, direction="reverse"))
+        ),
+    ),
     "D20": Evidence(phases=(udp_phase(4e9, 809e6, 809e6),)),
     "D21": tcp(
         flow_of(300e3, backoff=3, rtt=1000, min_rtt=900, snd_cwnd=1, unacked=1),
@@ -133,6 +170,7 @@ CASES = {
         path_mtu=PathMtu(1500, 9000, False),
     ),
     "D23 reported": tcp(HEALTHY, local=Host(links=ETH1, path=("eth1",), route_mtu=1500)),
+    "D23 probed": tcp(HEALTHY, local=Host(links=ETH1[1:]), path_mtu=PathMtu(1500, 9000, True)),
     "D23": tcp(
         HEALTHY, peer=Host(links=(Link("eth1", mtu=1500), Link("vx0", "vxlan", "eth1", 8950)))
     ),
@@ -149,6 +187,11 @@ CASES = {
             47.8e6, counters={"eth0.tx_bytes": (0, 60_000_000), "eth1.tx_bytes": (0, 900)}, **QUIET
         ),
         local=Host(links=ETH1, planned="eth1"),
+    ),
+    "D29 receiver": tcp(
+        flow_of(47.8e6, **QUIET),
+        receiver({"eth0.rx_bytes": (0, 60_000_000), "eth1.rx_bytes": (0, 900)}),
+        peer=Host(links=ETH1, planned="eth1"),
     ),
     "D29 nothing sent": Evidence(local=Host(planned="eth1"), reach=Reach(route="eth0")),
     "D30": Evidence(
@@ -192,9 +235,18 @@ CASES = {
         HEALTHY,
         local=Host(links=(Link("eth1", mtu=1500, speed=100e6, max_speed=1e9, duplex="half"),)),
     ),
+    "D40 PCIe": tcp(
+        HEALTHY,
+        local=Host(
+            links=(Link("eth1", mtu=1500, pcie_speed="8.0 GT/s", pcie_max_speed="16.0 GT/s"),)
+        ),
+    ),
     "D41": tcp(HEALTHY, local=Host(links=(Link("eth1", speed=100e9, numa_node=1),), numa_node=0)),
     "D42": Evidence(
         phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)
+    ),
+    "D42 conntrack": Evidence(
+        phases=(Phase("connections", receiver=receiver({"conntrack.drop": (0, 40)})),)
     ),
     "D42 no port": Evidence(connections=Connections(900.0, 7, 7)),
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
@@ -212,19 +264,29 @@ VERDICTS = {
     "D07": ("fault", "high", "receiver", 4),
     "D07 memory": ("fault", "high", "receiver", 4),
     "D09": ("limit", "high", "sender", 0),
+    "D09 full of others": ("limit", "medium", "sender", 4),
     "D10": ("fault", "medium", "sender", 6),
     "D11": ("fault", "high", "receiver", 4),
+    "D11 UDP": ("fault", "high", "receiver", 4),
     "D13": ("fault", "high", "receiver", 4),
     "D14": ("fault", "high", "sender", 4),
     "D15": ("fault", "high", "receiver", 4),
     "D16": ("fault", "high", "peer", 4),
     "D17": ("limit", "high", "path", 4),
+    "D17 at first": ("limit", "medium", "path", 4),
+    "D17 BBR": ("limit", "medium", "path", 4),
     "D18": ("limit", "high", "path", 0),
+    "D18 at first": ("limit", "medium", "path", 4),
+    "D18 short queue": ("limit", "medium", "path", 4),
+    "D18 losses": ("limit", "medium", "path", 4),
+    "D18 BBR": ("limit", "medium", "path", 4),
     "D19": ("fault", "high", "path", 4),
     "D19 idle": ("fault", "medium", "path", 4),
+    "D19 both ways": ("fault", "medium", "path", 4),
     "D20": ("limit", "high", "sender", 4),
     "D21": ("fault", "high", "local", 4),
     "D23 reported": ("info", "high", "local", 6),
+    "D23 probed": ("info", "high", "path", 6),
     "D23": ("fault", "high", "peer", 4),
     "D23 tunnel": ("fault", "high", "local", 4),
     "D24": ("limit", "high", "path", 0),
@@ -233,6 +295,7 @@ VERDICTS = {
     "D27": ("limit", "medium", "path", 0),
     "D28": ("limit", "medium", "path", 0),
     "D29": ("fault", "high", "sender", 4),
+    "D29 receiver": ("fault", "high", "receiver", 4),
     "D29 nothing sent": ("fault", "high", "local", 5),
     "D30": ("fault", "high", "receiver", 8),
     "D31": ("fault", "high", "path", 8),
@@ -251,8 +314,10 @@ VERDICTS = {
     "D38": ("fault", "high", "local", 5),
     "D39": ("fault", "high", "path", 4),
     "D40": ("fault", "high", "local", 4),
+    "D40 PCIe": ("fault", "high", "local", 4),
     "D41": ("limit", "medium", "local", 0),
     "D42": ("limit", "high", "receiver", 0),
+    "D42 conntrack": ("limit", "high", "receiver", 0),
     "D42 no port": ("limit", "high", "sender", 0),
     "D43": ("fault", "high", "receiver", 4),
     "D46": ("fault", "high", "local", 5),
@@ -416,6 +481,9 @@ GOOD = {
     ),
     "two milliseconds of queue": tcp(
         HEALTHY, expect=1e9, idle=Latency(200, 0, 0.0003), loaded=Latency(200, 0, 0.0023)
+    ),
+    "a route with the MTU of its device": tcp(
+        HEALTHY, expect=1e9, local=Host(links=ETH1[:1], path=("eth0",), route_mtu=1500)
     ),
     "a VLAN on its parent, the same MTU": tcp(
         HEALTHY,

@@ -602,18 +602,19 @@ def test_a_client_knows_what_its_server_lost_in_each_interval(protocol):
     assert [(one.lost, one.datagrams) for one in flow.intervals] == [(one, 86) for one in lost]
 
 
-def test_each_half_second_has_the_windows_that_its_server_counted():
-    def interval(number, **values):
-        row = {"start": number / 2, "end": (number + 1) / 2, "bytes": 1e6, **values}
-        return {"streams": [row], "sum": row}
+def interval_of(number, **values):
+    row = {"start": number / 2, "end": (number + 1) / 2, "bytes": 1e6, **values}
+    return {"streams": [row], "sum": row}
 
+
+def test_each_half_second_has_the_windows_that_its_server_counted():
     document = {
         "start": {"test_start": {"protocol": "TCP", "reverse": 1}},
-        "intervals": [interval(number) for number in range(6)],
+        "intervals": [interval_of(number) for number in range(6)],
         "end": {"sum_received": {"bytes": 6e6}},
         "server_output_json": {
             "intervals": [
-                interval(number, retransmits=number, snd_cwnd=1000 * number + 1000)
+                interval_of(number, retransmits=number, snd_cwnd=1000 * number + 1000)
                 for number in range(6)
             ]
         },
@@ -621,6 +622,22 @@ def test_each_half_second_has_the_windows_that_its_server_counted():
     (flow,) = read_run(json.dumps(document).encode()).flows
     assert [one.retransmits for one in flow.intervals] == [0, 1, 2, 3, 4, 5]
     assert [one.cwnd for one in flow.intervals] == [1000, 2000, 3000, 4000, 5000, 6000]
+
+
+def test_of_an_object_that_is_cut_off_in_what_the_server_counted_the_rest_is_read():
+    """The server's intervals have the same form as the client's."""
+    text = json.dumps(
+        {
+            "start": {"connected": [], "test_start": {"protocol": "TCP"}},
+            "intervals": [interval_of(number, snd_cwnd=1000) for number in range(3)],
+            "server_output_json": {
+                "intervals": [interval_of(number, snd_cwnd=2000) for number in range(3, 6)]
+            },
+        }
+    )
+    run = read_run(text[:-3].encode())
+    assert [one.cwnd for one in run.flows[0].intervals] == [1000] * 3
+    assert "it was truncated" in run.error
 
 
 # --- what people paste ----------------------------------------------------------------------------

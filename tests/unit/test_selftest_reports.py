@@ -425,7 +425,7 @@ def test_a_counter_is_no_mtu_whatever_its_name(field):
 @pytest.mark.parametrize("name", CASES)
 def test_every_figure_of_the_evidence_has_a_unit_or_a_name_of_the_kernel(name):
     """Counters, which have the kernel's names and a dot in them, are plain numbers."""
-    counts = "retransmits|datagrams|times|streams|intervals|second|hosts|answers|probes|EADDRNOTAVAIL|NUMA"
+    counts = "retransmits|segments|datagrams|times|streams|intervals|second|hosts|answers|probes|EADDRNOTAVAIL|NUMA"
     for finding in diagnose(CASES[name]).findings:
         for one in finding.evidence:
             line = fact_line(one)

@@ -10,7 +10,19 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
+from selftest_runs import (
+    HELD,
+    bbr_flow,
+    beside_others,
+    diagnose,
+    flow_of,
+    lossy_datagrams,
+    lost_at_first,
+    receiver,
+    tcp,
+    traced,
+    udp_phase,
+)
 from test_selftest_printed import (
     EVEN,
     LAN,
@@ -103,10 +115,7 @@ def slow_datagrams(rate):
 
 def busy(own):
     """A slow test while a CPU is full, of which iperf used so much, as it counts itself."""
-    (phase,) = tcp(flow_of(95e6, **QUIET)).phases
-    sender = tuple(replace(each, cpus=(Cpu(user=each.time),)) for each in phase.sender)
-    run = Run("iperf3", protocol="tcp", cpu_local=own, cpu_remote=3.0)
-    return Evidence(phases=(replace(phase, run=run, sender=sender),))
+    return beside_others(tcp(flow_of(95e6, **QUIET)), own / 100)
 
 
 def overlay(rate):
@@ -304,6 +313,13 @@ def read_late(seconds, fill=0.7):
     return tcp(sender, receiver(recv_q=size, rcvbuf=round(size / fill)))
 
 
+def read_slowly(seconds):
+    """Most of what is in flight waits to be read, in a buffer that is far from full."""
+    times = {"rtt": 5_000, "min_rtt": 5_000}
+    sender = flow_of(1e9, snd_cwnd=2000, unacked=1000, snd_wnd=8_000_000, **times)
+    return tcp(sender, receiver(recv_q=round(seconds * 125e6), rcvbuf=20_000_000))
+
+
 def lossy(loss=0.001, limited=0.0):
     window = {"rtt": 64_000, "min_rtt": 50_000, "snd_cwnd": 100, "unacked": 90}
     return tcp(flow_of(45e6, rwnd=limited, retrans=loss, snd_wnd=3_000_000, **window))
@@ -361,6 +377,54 @@ def ladder(level):
     return Evidence(phases=tuple(udp_phase(asked, asked, got) for asked, got in rates))
 
 
+def lost_over(trip, grown):
+    """Slow start lost packets whose round trip had grown by so many seconds."""
+    usual = {"rtt": round(trip * 1e6), "min_rtt": round(trip * 1e6)}
+    return traced(
+        tcp(flow_of(160e6, **{**HELD, **usual}), expect=1e10), {0.5: (trip + grown, 4e6, 300.0)}
+    )
+
+
+def some_queued(count):
+    """Of nine times at which packets were lost, so many with a queue."""
+    losses = {at + 0.0: (0.13 if at <= count else 0.1, 2.2e6, 40.0) for at in range(1, 10)}
+    return traced(tcp(flow_of(160e6, retrans=0.001, **HELD), expect=1e9), losses)
+
+
+def waiting(share):
+    """So much of the congestion window in flight, while other programs fill the CPU."""
+    window = {**QUIET, "unacked": round(share * 300)}
+    return beside_others(tcp(flow_of(95e6, **window), expect=1e9), 0.05)
+
+
+def queued(share, in_flight=0.5, full=11):
+    """So much of the send buffer is in use, so much of it in flight, in the first samples."""
+    buffer = 4_194_304
+    window = {**LONG, "snd_wnd": 30_000_000, "snd_cwnd": 9000, "sndbuf": buffer}
+    window.update(unacked=round(in_flight * buffer / 1448), app_limited=True)
+    first = tcp(flow_of(160e6, wmem_queued=round(share * buffer), **window)).phases[0].sender
+    others = tcp(flow_of(160e6, wmem_queued=0, **window)).phases[0].sender
+    return tcp((*first[:full], *others[full:]))
+
+
+def starved(share):
+    """Little in flight, and nothing queued."""
+    queue = {"app_limited": True, "wmem_queued": 0, "sndbuf": 4_194_304}
+    return tcp(flow_of(95e6, **{**QUIET, **queue, "unacked": round(share * 300)}))
+
+
+def lost_back(losses, by_tcp=0.02):
+    """Datagrams from the peer are lost, so many in each second, and this share of the segments."""
+    alone = tcp(flow_of(45e6, retrans=by_tcp, **QUIET), direction="reverse")
+    datagrams = (lossy_datagrams([0] * 10), lossy_datagrams(losses, "reverse"))
+    return replace(alone, phases=(*alone.phases, *datagrams))
+
+
+def in_seconds(count):
+    """Some twenty datagrams lost within so many of ten seconds."""
+    return lost_back([20 // count] * count + [0] * (10 - count))
+
+
 # Which bound of a rule; what is judged, by a value; two values, and what is said of the second alone.
 COUNTED = [
     (
@@ -401,6 +465,7 @@ COUNTED = [
     ),
     ("how long data waits for its reader", read_late, 0.0019, 0.0021, "D02"),
     ("how much of the buffer does", lambda v: read_late(0.015, v), 0.49, 0.51, "D02"),
+    ("how long a busy host may be late", read_slowly, 0.0088, 0.0092, "D02"),
     ("the loss that slows no sender down", lossy, 0.95e-5, 1.1e-5, "D05 limit"),
     ("the time that is left to the network", lambda v: lossy(limited=v), 0.21, 0.19, "D05 limit"),
     ("the round trip of a queue", lambda v: queue(v * 0.009, 0.009), 1.49, 1.52, "D18 limit"),
@@ -444,6 +509,45 @@ COUNTED = [
     ("the losses that a counter explains", udp_drops, 0.49, 0.51, "D07 fault"),
     ("the rate that a sender of datagrams offers", sent, 0.955, 0.945, "D20"),
     ("the plateau of a policer", ladder, 0.89, 0.91, "D17 limit"),
+    ("how full the send buffer has to be", queued, 0.65, 0.68, "D03 limit"),
+    ("how much of it in flight", lambda v: queued(0.8, v), 0.24, 0.26, "D03 limit"),
+    ("in how many samples", lambda v: queued(0.8, full=v), 6, 7, "D03 limit"),
+    ("what a starved sender has in flight", starved, 0.51, 0.49, "D04 limit"),
+    ("the loss of segments by chance", lambda v: lost_back([3] * 10, v), 9.5e-4, 1.2e-3, "D19"),
+    ("that of datagrams", lambda v: lost_back([2] * 7 + [1] * v), 3, 4, "D19"),
+    ("in how many seconds", in_seconds, 5, 6, "D19"),
+    ("the queue of a loss, by its part", lambda v: lost_over(0.1, v), 0.012, 0.013, "D18 limit"),
+    ("the least of it", lambda v: lost_over(0.01, v), 0.0038, 0.0042, "D18 limit"),
+    ("the most of it", lambda v: lost_over(0.2, v), 0.0155, 0.0165, "D18 limit"),
+    ("how often there has to be one", some_queued, 4, 5, "D18 limit"),
+    ("a queue that bursts fill", lambda v: lost_at_first(v, expect=3e8), 0.129, 0.131, "D18 limit"),
+    (
+        "the congestion window that is in flight",
+        lambda v: lost_at_first(0.13, unacked=round(v * 1400)),
+        0.79,
+        0.81,
+        "D18 limit",
+    ),
+    (
+        "what is lost at once",
+        lambda v: lost_at_first(0.1, v * 4e6 / 1448),
+        0.099,
+        0.101,
+        "D17 limit",
+    ),
+    ("what BBR takes for policed", bbr_flow, 0.19, 0.2, "D17 limit"),
+    ("what BBR may lose", lambda v: bbr_flow(retrans=v), 1.1e-4, 0.9e-4, "D18 limit"),
+    ("how long a window limits BBR", lambda v: bbr_flow(rwnd=v), 0.155, 0.145, "D18 limit"),
+    ("what BBR has in flight", lambda v: bbr_flow(unacked=v), 685, 695, "D18 limit"),
+    (
+        "how much of its window",
+        lambda v: bbr_flow(snd_cwnd=2000, unacked=v),
+        490,
+        505,
+        "D18 limit",
+    ),
+    ("a CPU shared with others", lambda v: beside_others(bbr_flow(), v), 0.11, 0.09, "D18 limit"),
+    ("what waits for a CPU", waiting, 0.26, 0.24, "D09 limit"),
 ]
 
 

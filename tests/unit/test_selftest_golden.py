@@ -1,0 +1,55 @@
+"""What a user reads of each case of the other tests: `golden/diagnoses.txt` has the reports, under the name of the case.
+
+`PYTHONPATH=. python3 tests/unit/test_selftest_golden.py` writes it anew; read the difference before you commit it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from selftest_runs import diagnose
+from test_selftest_conditions import CASES
+from test_selftest_printed import CAUSES
+from test_selftest_thresholds import COUNTED, THRESHOLDS
+
+from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.text import report_text
+
+GOLDEN = Path(__file__).parent / "golden" / "diagnoses.txt"
+HEADING = "=== "
+JUDGED = {
+    **CASES,
+    **{name: content for name, (_, content) in CAUSES.items()},
+    **{
+        f"{words}, {without:g} or {value:g}": judged(value)
+        for words, judged, without, value, _ in (*THRESHOLDS, *COUNTED)
+    },
+}
+
+
+def report(name) -> str:
+    judged = JUDGED[name]
+    evidence = evidence_of(judged.encode()) if isinstance(judged, str) else judged
+    return report_text(diagnose(evidence), verbose=True)
+
+
+def golden() -> dict[str, str]:
+    sections = GOLDEN.read_text(encoding="utf-8").split(HEADING)[1:]
+    return dict(section.rstrip("\n").split("\n", 1) for section in sections)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_diagnosis_says_what_it_always_said(name):
+    assert report(name) == golden()[name], "see the docstring of this file"
+
+
+def test_each_report_belongs_to_a_case():
+    assert golden().keys() == JUDGED.keys()
+
+
+if __name__ == "__main__":
+    text = "\n".join(f"{HEADING}{name}\n{report(name)}\n" for name in JUDGED)
+    GOLDEN.write_text(text, encoding="utf-8")
