@@ -661,3 +661,23 @@ def test_a_vxlan_gets_what_its_parent_has_once_the_bond_of_it_is_deleted():
     assert "create the VXLAN vx0 (id 3, port 4789) on eth2 with MTU 1450" in planned
     assert texts(agent.run()[0]) == planned
     assert kernel.devices[2].mtu == 1500
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(9000, 9000), (2000, 2000), (9000, 2000), (2000, 9000)]
+)
+def test_the_vlans_of_a_bridge_keep_their_mtu_when_all_ports_are_exchanged(before, after):
+    nics = "".join(f"[interface {mac(number)}]\nmtu = 9000\n" for number in (2, 3))
+    text = f"{nics}[bridge br0]\nmembers = {{}}\n[vlan bridge br0.5]\nmtu = {{}}\n"
+    agent = Agent(machine(nic(2), nic(3)), text.format(mac(2), before))
+    agent.run()
+    agent.ask(text.format(mac(3), after))
+    planned = texts(agent.plan())
+    assert planned == [
+        "remove eth2 from br0",
+        "add eth3 to br0",
+        f"set the MTU of br0.5 to {after}",
+    ]
+    operations, result, _ = agent.run()
+    assert (texts(operations), result.failures) == (planned, ())
+    assert agent.kernel.named("br0.5").mtu == after
