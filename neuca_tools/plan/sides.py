@@ -172,7 +172,8 @@ class Sides:
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
-        return self.is_bounced(key) or self._moves(key.nic, "bond")
+        goes_down = self.is_bounced(key) or self._moves(key.nic, "bond")
+        return goes_down and not self.is_taken_down(self.carrier(key))
 
     def is_bounced(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down for a rename, itself or with the NIC below it."""

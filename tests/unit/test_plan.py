@@ -8,7 +8,8 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
-from worlds import Agent, key, mac, machine, nic, texts, vlan
+from kernel import Kernel
+from worlds import Agent, key, mac, machine, nic, texts, vlan, world
 
 from neuca_tools.apply.result import Result
 from neuca_tools.model import Hop, Link, NetworkState, OwnedObjects, Virtual
@@ -681,3 +682,14 @@ def test_the_vlans_of_a_bridge_keep_their_mtu_when_all_ports_are_exchanged(befor
     operations, result, _ = agent.run()
     assert (texts(operations), result.failures) == (planned, ())
     assert agent.kernel.named("br0.5").mtu == after
+
+
+def test_a_vlan_that_is_renamed_goes_down_with_its_nic():
+    kernel = Kernel(world(nic(2), vlan(3, 2, 6), rename_while_up=False))
+    kernel.set_up(2, True)
+    kernel.set_up(3, True)
+    agent = Agent(kernel, f"[interface {mac(2)}]\nstate = down\n[vlan {mac(2)}.6]\nname = data\n")
+    _, result, _ = agent.run()
+    assert [failure.text for failure in result.failures] == []
+    assert (kernel.named("eth2").up, kernel.named("data").up) == (False, False)
+    assert not agent.plan()
