@@ -98,7 +98,8 @@ class Sides:
         if mtu != self.current(key.nic).mtu:
             return False
         if key.vlan_id is not None:
-            return wanted.mtu > USUAL_MTU and all(self.master_left(port.key) for port in ports)
+            is_large = min(mtu, wanted.mtu) > USUAL_MTU
+            return is_large and all(self.master_left(port.key) for port in ports)
         then = [self._mtu_at_the_end(port) for port in self._ports_at_the_end(key)]
         return wanted.mtu == mtu != _mtu_over_ports(then)
 

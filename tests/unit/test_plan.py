@@ -684,6 +684,15 @@ def test_the_vlans_of_a_bridge_keep_their_mtu_when_all_ports_are_exchanged(befor
     assert agent.kernel.named("br0.5").mtu == after
 
 
+def test_the_plan_shows_the_mtu_that_a_vlan_has_on_a_bridge_without_ports():
+    vlan_section = "[vlan bridge br0.5]\n"
+    agent = Agent(machine(nic(2)), f"[bridge br0]\nmembers =\n{vlan_section}")
+    agent.run()
+    port = f"[interface {mac(2)}]\nmtu = 9000\n[bridge br0]\nmembers = {mac(2)}\n"
+    agent.ask(f"{port}{vlan_section}mtu = 9000\n")
+    assert "set the MTU of br0.5 from 1500 to 9000" in texts(agent.plan())
+
+
 def test_a_vlan_that_is_renamed_goes_down_with_its_nic():
     kernel = Kernel(world(nic(2), vlan(3, 2, 6), rename_while_up=False))
     kernel.set_up(2, True)
