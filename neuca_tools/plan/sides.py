@@ -61,7 +61,7 @@ class Sides:
                 if must_recreate(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
-                if key.kind == "bridge" and self._leaves_mtu_to_ports(key, current, wanted):
+                if key.virtual_kind == "bridge" and self._leaves_mtu_to_ports(key, wanted):
                     current = replace(current, mtu=None)
                 pairs.append((key, *self._in_place(key, current, wanted)))
         return pairs
@@ -85,17 +85,23 @@ class Sides:
             wanted = replace(wanted, mtu=None)
         return current, wanted
 
-    def _leaves_mtu_to_ports(self, key: LinkKey, current: Link, wanted: Link) -> bool:
-        """Whether a bridge has the wanted MTU only because of the ports that it has now.
+    def _leaves_mtu_to_ports(self, key: LinkKey, wanted: Link) -> bool:
+        """Whether a bridge, or a VLAN on one, loses the wanted MTU with the ports that leave.
 
         The kernel gives a bridge the lowest MTU of its ports until somebody sets it
-        (br_mtu_auto_adjust).
+        (br_mtu_auto_adjust). Its VLANs keep the lower one that it has without any port.
         """
-        if not wanted.mtu or wanted.mtu != current.mtu or not self.is_present(key):
+        if not wanted.mtu or not self.is_present(key):
             return False
-        now = [link.mtu for link in self.observed.links.values() if link.master == key]
-        then = [self._mtu_at_the_end(link) for link in self._ports_at_the_end(key)]
-        return _mtu_over_ports(now) == wanted.mtu != _mtu_over_ports(then)
+        ports = [link for link in self.observed.links.values() if link.master == key.nic]
+        mtu = _mtu_over_ports(port.mtu for port in ports)
+        if mtu != self.current(key.nic).mtu:
+            return False
+        if key.vlan_id is not None:
+            is_large = min(mtu, wanted.mtu) > USUAL_MTU
+            return is_large and all(self.master_left(port.key) for port in ports)
+        then = [self._mtu_at_the_end(port) for port in self._ports_at_the_end(key)]
+        return wanted.mtu == mtu != _mtu_over_ports(then)
 
     def _ports_at_the_end(self, bridge: LinkKey) -> Iterator[LinkKey]:
         for key in {*self.observed.links, *self.desired.links}:
@@ -167,7 +173,8 @@ class Sides:
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
-        return self.is_bounced(key) or self._moves(key.nic, "bond")
+        goes_down = self.is_bounced(key) or self._moves(key.nic, "bond")
+        return goes_down and not self.is_taken_down(self.carrier(key))
 
     def is_bounced(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down for a rename, itself or with the NIC below it."""

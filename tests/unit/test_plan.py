@@ -8,7 +8,8 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
-from worlds import Agent, key, mac, machine, nic, texts, vlan
+from kernel import Kernel
+from worlds import Agent, key, mac, machine, nic, texts, vlan, world
 
 from neuca_tools.apply.result import Result
 from neuca_tools.model import Hop, Link, NetworkState, OwnedObjects, Virtual
@@ -661,3 +662,43 @@ def test_a_vxlan_gets_what_its_parent_has_once_the_bond_of_it_is_deleted():
     assert "create the VXLAN vx0 (id 3, port 4789) on eth2 with MTU 1450" in planned
     assert texts(agent.run()[0]) == planned
     assert kernel.devices[2].mtu == 1500
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(9000, 9000), (2000, 2000), (9000, 2000), (2000, 9000)]
+)
+def test_the_vlans_of_a_bridge_keep_their_mtu_when_all_ports_are_exchanged(before, after):
+    nics = "".join(f"[interface {mac(number)}]\nmtu = 9000\n" for number in (2, 3))
+    text = f"{nics}[bridge br0]\nmembers = {{}}\n[vlan bridge br0.5]\nmtu = {{}}\n"
+    agent = Agent(machine(nic(2), nic(3)), text.format(mac(2), before))
+    agent.run()
+    agent.ask(text.format(mac(3), after))
+    planned = texts(agent.plan())
+    assert planned == [
+        "remove eth2 from br0",
+        "add eth3 to br0",
+        f"set the MTU of br0.5 to {after}",
+    ]
+    operations, result, _ = agent.run()
+    assert (texts(operations), result.failures) == (planned, ())
+    assert agent.kernel.named("br0.5").mtu == after
+
+
+def test_the_plan_shows_the_mtu_that_a_vlan_has_on_a_bridge_without_ports():
+    vlan_section = "[vlan bridge br0.5]\n"
+    agent = Agent(machine(nic(2)), f"[bridge br0]\nmembers =\n{vlan_section}")
+    agent.run()
+    port = f"[interface {mac(2)}]\nmtu = 9000\n[bridge br0]\nmembers = {mac(2)}\n"
+    agent.ask(f"{port}{vlan_section}mtu = 9000\n")
+    assert "set the MTU of br0.5 from 1500 to 9000" in texts(agent.plan())
+
+
+def test_a_vlan_that_is_renamed_goes_down_with_its_nic():
+    kernel = Kernel(world(nic(2), vlan(3, 2, 6), rename_while_up=False))
+    kernel.set_up(2, True)
+    kernel.set_up(3, True)
+    agent = Agent(kernel, f"[interface {mac(2)}]\nstate = down\n[vlan {mac(2)}.6]\nname = data\n")
+    _, result, _ = agent.run()
+    assert [failure.text for failure in result.failures] == []
+    assert (kernel.named("eth2").up, kernel.named("data").up) == (False, False)
+    assert not agent.plan()
