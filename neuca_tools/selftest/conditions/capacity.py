@@ -32,7 +32,7 @@ from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_no
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.run import known_rates
+from neuca_tools.selftest.evidence.run import known_rates, send_buffer
 
 SLOWEST_LINK = 10e6  # bit/s
 BURST_RATIO = 3  # times the rate after it
@@ -102,7 +102,8 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
     # Buffers fill in the first interval. Later on, no tokens gather for another burst.
-    if max(rest[1:], default=0.0) > BURST_RATIO * mean(rest):
+    more = max(rest[1:], default=0.0) - BURST_RATIO * mean(rest)
+    if more / 8 * look.all_intervals[-1].seconds > send_buffer(look.run):
         return None
     seconds = look.all_intervals[drop].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
