@@ -36,9 +36,9 @@ def joined_settings(parts: Iterable[DeviceSettings]) -> DeviceSettings:
     missing: dict[str, str] = {}
     unsupported: set[str] = set()
     for part in parts:
-        values.update(part.values)
-        maximums.update(part.maximums)
-        missing.update(part.missing)
+        values |= part.values
+        maximums |= part.maximums
+        missing |= part.missing
         unsupported |= part.unsupported
     return DeviceSettings(values, maximums, missing, frozenset(unsupported))
 
