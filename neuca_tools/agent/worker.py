@@ -231,9 +231,7 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
-        has_ended = processes.has_ended_process(config.run_directory / DHCP, job.left_out)
-        # Or the report of the last pass is missing, because the run directory was full.
-        if job.run or has_news or has_ended or not_in_run(config.state):
+        if job.run or has_news or _is_to_repeat(job):
             begin_pass()
             job = replace(job, left_out={}) if has_news else job
             result = _make_pass(job, intake, read.seconds)
@@ -241,6 +239,13 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             result = JobResult(sha256=job.sha256, text=_keep_answers(config, intake))
     unanswered = intake.unanswered if job.fetch else None
     return result._replace(session=intake.session, unanswered=unanswered)
+
+
+def _is_to_repeat(job: Job) -> bool:
+    """Whether a DHCP client has ended, or the full run directory took no report of the pass."""
+    directory = job.config.run_directory / DHCP
+    has_ended = processes.has_ended_process(directory, job.left_out)
+    return has_ended or bool(not_in_run(job.config.state))
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:

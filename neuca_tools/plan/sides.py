@@ -93,15 +93,18 @@ class Sides:
         """
         if not wanted.mtu or not self.is_present(key):
             return False
-        ports = [link for link in self.observed.links.values() if link.master == key.nic]
+        ports = self._ports_of(key.nic)
         mtu = _mtu_over_ports(port.mtu for port in ports)
         if mtu != self.current(key.nic).mtu:
             return False
         if key.vlan_id is not None:
-            is_large = min(mtu, wanted.mtu) > USUAL_MTU
-            return is_large and all(self.master_left(port.key) for port in ports)
+            is_empty = all(self.master_left(port.key) for port in ports)
+            return is_empty and min(mtu, wanted.mtu) > USUAL_MTU
         then = [self._mtu_at_the_end(port) for port in self._ports_at_the_end(key)]
         return wanted.mtu == mtu != _mtu_over_ports(then)
+
+    def _ports_of(self, bridge: LinkKey) -> list[Link]:
+        return [link for link in self.observed.links.values() if link.master == bridge]
 
     def _ports_at_the_end(self, bridge: LinkKey) -> Iterator[LinkKey]:
         for key in {*self.observed.links, *self.desired.links}:

@@ -9,7 +9,7 @@ when the meaning does.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.documents.neuca.values import clip
@@ -20,7 +20,7 @@ from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_
 from neuca_tools.documents.platform.virtual_links import PORT_SETTINGS
 from neuca_tools.documents.stacking import overlay_requests
 from neuca_tools.errors import unreadable
-from neuca_tools.model import Fault, PlatformDocument, machine
+from neuca_tools.model import Fault, LinkKey, PlatformDocument, machine
 
 
 def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optional[str]) -> Tree:
@@ -115,19 +115,22 @@ def blank_part(parts: Collection[str], text: str, before: str) -> str:
 def _address_gap(
     trees: Mapping[str, dict[str, Tree]], before: Mapping[str, dict[str, Tree]]
 ) -> str:
-    """Which NIC of a cloud has lost all its addresses: they are those of the cloud's network.
-
-    The primary NIC, and one that is left to the user, have none in the document.
-    """
+    """Which NIC of a cloud has lost all its addresses: they are those of the cloud's network."""
     for name in [row.name for row in clouds.FORMATS if row.name in trees.keys() & before.keys()]:
         document, earlier = (_interpret_tree(name, parts[name]) for parts in (trees, before))
         addressed = {link.key for link in earlier.links if link.addresses}
-        excused = {hint.mac for hint in document.management if hint.firm}
-        for link in document.links:
-            is_excused = link.key.mac in excused or link.state == "user"
-            if link.key in addressed and not (link.addresses or is_excused):
-                return f"{name} gives no address of {link.key} any more"
+        for key in _links_without_addresses(document):
+            if key in addressed:
+                return f"{name} gives no address of {key} any more"
     return ""
+
+
+def _links_without_addresses(document: PlatformDocument) -> Iterator[LinkKey]:
+    """All but the primary NIC, and one left to the user: a document never has theirs."""
+    excused = {hint.mac for hint in document.management if hint.firm}
+    for link in document.links:
+        if not (link.addresses or link.state == "user" or link.key.mac in excused):
+            yield link.key
 
 
 def redacted_text(text: str) -> str:

@@ -89,21 +89,15 @@ def _full_link(look: Look, speed: float) -> Hit:
 
 def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
-    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    if not look.all_intervals or look.all_intervals[0].start:
-        return None  # of a test whose beginning is cut off, no one knows the burst
     rates = known_rates(look.all_intervals)
+    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
     times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
     drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:drop], rates[drop:]
     if not early or _is_down(look, rest) or _is_shaped_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
-    if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
-        return None
-    # Buffers fill in the first interval. Later on, no tokens gather for another burst.
-    more = max(rest[1:], default=0.0) - BURST_RATIO * mean(rest)
-    if more / 8 * look.all_intervals[-1].seconds > send_buffer(look.run):
+    if not 0 < times * slow <= min(early) or _rises_again(look, rest, slow):
         return None
     seconds = look.all_intervals[drop].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
@@ -114,9 +108,21 @@ def _is_down(look: Look, rates: Sequence[float]) -> bool:
     return look.retransmits != 0 and not any(rates[len(rates) // 2 :])
 
 
+def _rises_again(look: Look, rates: Sequence[float], slow: float) -> bool:
+    """Whether there is another burst, for which no tokens can gather.
+
+    The sender's buffer fills in the first interval, and may take one whenever it has room.
+    """
+    more = max(rates[1:], default=0.0) - BURST_RATIO * mean(rates)
+    burst = more * look.all_intervals[-1].seconds / 8
+    return rates[-1] > 2 * slow or burst > send_buffer(look.run)
+
+
 def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
-    """Whether the rates vary as much as losses make them, or are too few to tell."""
-    if len(look.all_intervals) < 3 or (look.retransmits and not median(rates)):
+    """Whether the rates vary as losses make them, or are too few, or not known from the start."""
+    if len(look.all_intervals) < 3 or look.all_intervals[0].start:
+        return True
+    if look.retransmits and not median(rates):
         return True
     is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
     return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
@@ -238,7 +244,7 @@ def _is_even(look: Look) -> bool:
         return False
     doubtful = look.steady[0].seconds > USUAL_SECONDS or _is_near_line(look.known_rate)
     bound = figures.VERY_STEADY_SPREAD if doubtful else figures.STEADY_SPREAD
-    return figures.is_constant(look, bound) or figures.arrives_constantly(look, bound)
+    return figures.arrives_constantly(look, bound)
 
 
 def _is_of_lan_client(look: Look) -> bool:

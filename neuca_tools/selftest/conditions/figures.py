@@ -164,7 +164,11 @@ def _is_within_blocks(look: Look) -> bool:
 
 
 def arrives_constantly(look: Look, limit: float) -> bool:
-    """Whether a window grew in vain: the rate hardly varies without what waits in a queue."""
+    """Whether the rate is constant, or is without what a growing window left in a queue."""
+    return is_constant(look, limit) or _fills_queue(look, limit)
+
+
+def _fills_queue(look: Look, limit: float) -> bool:
     windows = run.known_windows(look.steady)
     if len(windows) != len(look.steady) or len(windows) < MIN_INTERVALS:
         return False

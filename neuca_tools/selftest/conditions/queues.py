@@ -152,7 +152,7 @@ def deep_queue(look: Look) -> Optional[Hit]:
         return None
     pairs = _idle_and_loaded(look)
     idle, loaded = min(pairs, key=lambda times: times[1] - times[0], default=(0.0, 0.0))
-    if not idle or not _is_bloated(look, idle, loaded):
+    if not idle or _loses_throughout(look) or not _is_bloated(look, idle, loaded):
         return None
     added = loaded - idle
     hit = Hit(
@@ -168,16 +168,23 @@ def deep_queue(look: Look) -> Optional[Hit]:
         # Packets may wait for that CPU as well.
         return hit._replace(confidence=LOW, severity=INFO)
     if look.is_unsampled:
-        # Nothing but the kernel's round trips of one flow; a full queue drops at intervals.
-        if late_loss(look) >= HEAVY_LOSS and 2 * look.lossy_intervals >= len(look.all_intervals):
-            return None
+        # Nothing but the kernel's round trips of one flow.
         hit = hit._replace(confidence=MEDIUM)
-    expect = look.evidence.expect or 0.0
-    is_far_too_slow = look.rate is not None and look.rate < FAR_TOO_SLOW * expect
-    if added >= DEEP_SECONDS and not is_far_too_slow:
+    if added >= DEEP_SECONDS and not _is_far_too_slow(look):
         return hit
     # A full path has a queue: it is not what makes the path slow.
     return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY_SHARE))
+
+
+def _loses_throughout(look: Look) -> bool:
+    """Whether iperf's figures show more loss than that of a queue, which overflows at times."""
+    is_frequent = 2 * look.lossy_intervals >= len(look.all_intervals)
+    return look.is_unsampled and is_frequent and late_loss(look) >= HEAVY_LOSS
+
+
+def _is_far_too_slow(look: Look) -> bool:
+    expect = look.evidence.expect or 0.0
+    return look.rate is not None and look.rate < FAR_TOO_SLOW * expect
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
