@@ -48,7 +48,7 @@ def _column_widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     widths = [max(1, *map(len, column)) for column in columns]
     words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
     width -= 2 * (len(widths) - 1)  # that of the gaps
-    can_fit = sum(min(observed, NARROWEST) for observed in widths) <= width
+    can_fit = sum(min(word, NARROWEST) for word in words) <= width
     for minimum in (words, [NARROWEST] * len(columns)) if can_fit else (words,):
         for _ in range(sum(widths) - width):
             spare = [max(0, observed - need) for observed, need in zip(widths, minimum)]

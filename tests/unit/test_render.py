@@ -556,6 +556,12 @@ def test_a_table_that_cannot_fit_breaks_no_word():
     assert ["\n" in text for text in render.table_lines(rows, 42)] == [False, True, True]
 
 
+def test_a_column_of_short_words_makes_room_for_a_table():
+    rows = [["A", "B"], ["a b c d", "fe:16:3e:00:6d:a0"]]
+    assert render.table_lines(rows, 9)[1].splitlines()[0] == "a  fe:16:"
+    assert render.table_lines(rows, 8)[1].splitlines()[0] == "a  fe:16:3e:00:6d:a0"
+
+
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
     assert render.table_lines([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
     assert render.table_lines([["", "A"], ["", "b"]], 80) == ["   A", "   b"]
