@@ -20,7 +20,7 @@ from neuca_tools.desired.outlets import pinned_outlets
 from neuca_tools.documents.platform import clouds, combined, ec2, openstack
 from neuca_tools.documents.platform.tree import from_yaml
 from neuca_tools.errors import IncompleteError, SourceError
-from neuca_tools.model import Device, Record
+from neuca_tools.model import Device, LinkKey, Record
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.machine import MetadataService
 from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
@@ -386,6 +386,19 @@ def test_a_nic_that_had_addresses_keeps_them_if_the_service_gives_none(kind, par
         intakes = [fetched(server, kind, tmp_path) for _ in range(3)]
     assert all(addresses(intake) == before for intake in intakes)
     assert f"gives no address of {TWO} any more" in intakes[-1].reason
+
+
+def test_a_vlan_on_the_primary_nic_keeps_its_addresses_too():
+    """Of the primary NIC itself, no document has any."""
+    vlan_nic = {"mac": TWO, "vlan": 30, "ip": "10.1.30.4", "gateway": "10.1.30.1"}
+    tree = DOCUMENTS[clouds.GCE]([ONE])
+    with_vlan = {**tree, "vlanNetworkInterfaces": {"0": {"30": vlan_nic}}}
+    before = combined.reduce_documents({clouds.GCE: json.dumps(with_vlan).encode()})
+    without = {**tree, "vlanNetworkInterfaces": {"0": {"30": {**vlan_nic, "ip": ""}}}}
+    assert reason(clouds.GCE, {**with_vlan, "x": 1}, before=before) == ""
+    assert reason(clouds.GCE, tree, before=before) == ""
+    expected = f"GCE instance gives no address of {LinkKey(ONE, 30)} any more"
+    assert reason(clouds.GCE, without, before=before) == expected
 
 
 def test_an_interface_of_vultr_may_lose_its_addresses_when_it_is_left_to_the_user(tmp_path):

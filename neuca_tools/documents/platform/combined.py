@@ -127,9 +127,9 @@ def _address_gap(
 
 def _links_without_addresses(document: PlatformDocument) -> Iterator[LinkKey]:
     """All but the primary NIC, and one left to the user: a document never has theirs."""
-    excused = {hint.mac for hint in document.management if hint.firm}
+    excused = {LinkKey(hint.mac) for hint in document.management if hint.firm}
     for link in document.links:
-        if not (link.addresses or link.state == "user" or link.key.mac in excused):
+        if not (link.addresses or link.state == "user" or link.key in excused):
             yield link.key
 
 
