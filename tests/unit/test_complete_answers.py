@@ -437,6 +437,13 @@ def test_what_a_service_gives_for_each_nic_is_missed(kind, key, tmp_path):
     assert [fault.key.rpartition(".")[2] for fault in faults] == [key]
 
 
+def test_a_list_in_place_of_a_value_is_not_also_missed():
+    tree = {"interfaces": [{"mac": [TWO], "ipv4": {}}]}
+    text = combined.reduce_documents({clouds.VULTR: json.dumps(tree).encode()})
+    reasons = [fault.reason for fault in combined.parse(text).faults]
+    assert reasons == ["it is not a single value"]
+
+
 @pytest.mark.parametrize(("kind", "leaf"), [("ec2", "subnet-ipv4-cidr-block"), ("alibaba", "vswitch-cidr-block")])  # fmt: skip
 def test_an_address_of_ec2_without_its_subnet_is_not_a_single_address(kind, leaf, tmp_path):
     play = getattr(cloudmocks, kind)(BOTH)

@@ -169,7 +169,8 @@ class Part:
         """Whether these keys, which every such object has, have a value; one without is a fault."""
         missing = [key for key in keys if self.text(key) is None]
         for key in missing:
-            self.fault(key, None, "it has no value")
+            if not isinstance(self.tree.get(key), (list, dict)):  # which `text` has recorded
+                self.fault(key, None, "it has no value")
         return not missing
 
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
