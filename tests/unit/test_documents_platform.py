@@ -245,39 +245,6 @@ def test_a_default_route_without_a_prefix_length_is_of_the_family_of_its_destina
 
 
 @pytest.mark.parametrize(
-    "number",
-    ["!!int [02]", "!!int {02: 03}", f"0{'7' * 5000}"],
-    ids=["a list", "an object", "too long"],
-)
-def test_what_yaml_calls_a_number_may_be_none(number):
-    document = made("network-config", f"version: 2\nethernets: {{eth1: {{mtu: {number}}}}}\n")
-    (fault,) = faults(document)
-    assert '"ethernets.eth1.mtu"' in fault
-
-
-def test_octal_numbers_of_yaml_are_numbers_as_in_cloud_init():
-    """YAML 1.1; `08` and a text in quotes are none, and colons make no number."""
-    document = made(
-        "network-config",
-        f"""version: 2
-ethernets:
-  eth1: {{match: {{macaddress: 02:00:00:00:00:01}}, mtu: 02734}}
-  eth2: {{match: {{macaddress: {MAC}}}, mtu: "02734"}}
-vlans:
-  v64: {{id: 0100, link: eth1}}
-  v8: {{id: 08, link: eth1}}
-""",
-    )
-    assert faults(document) == []
-    assert {key: values[2] for key, values in links(document).items()} == {
-        "02:00:00:00:00:01": 1500,
-        MAC: 2734,
-        "02:00:00:00:00:01.64": None,
-        "02:00:00:00:00:01.8": None,
-    }
-
-
-@pytest.mark.parametrize(
     ("to", "via"), [("fd00::/8", "fd00:1::fe"), ("169.254.0.0/16", "10.0.0.254")]
 )
 def test_a_route_that_only_covers_the_metadata_service_is_a_request_like_any_other(to, via):

@@ -1,8 +1,7 @@
 """Parse untrusted JSON and YAML into plain trees of limited length, depth and item count.
 
 Numbers stay text. No object of YAML is ever constructed, and scalars keep their text: in YAML 1.1,
-an unquoted MAC address with no letters is a number (a sexagesimal integer). Octal numbers become
-decimal ones, as which every other program reads them.
+an unquoted MAC address with no letters is a number (a sexagesimal integer).
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -34,7 +32,6 @@ REPEATED = "repeated keys"
 MAX_REPEATED = 20  # that are reported
 _EXACT = 2.0**53  # below it, a float has every integer
 _YAML = "tag:yaml.org,2002:"
-_OCTAL = re.compile(r"0[0-7_]{1,20}")
 _TAGS = frozenset(
     _YAML + name for name in "str int float bool null map seq timestamp merge value".split()
 )
@@ -199,8 +196,6 @@ def _open_node(what: str, node: Any) -> Any:  # noqa: ANN401 - PyYAML has no typ
         return None
     if node.tag not in _TAGS:
         raise unreadable(f'the YAML tag "{node.tag[:80]}" is refused', what)
-    if node.tag == f"{_YAML}int" and node.id == "scalar" and _OCTAL.fullmatch(node.value):
-        return str(int(node.value.replace("_", ""), 8))
     return _Pairs(node.value) if node.id == "mapping" else node.value
 
 
