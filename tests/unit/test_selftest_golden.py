@@ -51,6 +51,7 @@ def test_a_diagnosis_says_what_it_always_said(name):
     "contradiction",
     [
         r"\b(\d\S* .?bit/s),? .*just below \1",
+        r"(?im)^fix +on .*: .*\bon both hosts",
     ],
 )
 def test_no_sentence_contradicts_itself(contradiction):

@@ -364,7 +364,7 @@ def test_a_tunnel_that_names_no_device_gets_its_right_mtu():
     host = Host(links=links, path=("vx0",), route_mtu=1450)
     found = diagnose(tcp(flow_of(900e6, **QUIET), local=host, path_mtu=PathMtu(1450, 1450, True)))
     mtu = [one for one in found.findings if one.id in ("D21", "D23")]
-    assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450, on both hosts"]
+    assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450; likewise on the other host"]
 
 
 def overlay(**offloads: bool) -> Host:

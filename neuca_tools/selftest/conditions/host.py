@@ -330,7 +330,7 @@ def refused_buffers(session: Session) -> Optional[Hit]:
         0.9,
         "a host did not grant the requested socket buffers (-w)",
         (single_fact("iperf3", said),),
-        "raise net.core.rmem_max and net.core.wmem_max on both hosts, or test without -w: Linux "
-        "then sizes the buffers itself",
+        "raise net.core.rmem_max and net.core.wmem_max, or test without -w: Linux then sizes the "
+        "buffers itself",
         "both",
     )
