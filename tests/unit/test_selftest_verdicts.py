@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
+from test_selftest_conditions import CASES
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence import (
@@ -26,8 +27,8 @@ from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import prometheus_text
-from neuca_tools.selftest.report.text import report_text
+from neuca_tools.selftest.report.record import nagios_line, prometheus_text
+from neuca_tools.selftest.report.text import report_text, verdict_text
 
 ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
 QUIET = {"rtt": 1_000, "min_rtt": 900, **ROOMY}
@@ -253,6 +254,25 @@ def test_nothing_is_below_a_threshold_if_no_row_is():
     assert "VERDICT     fault found: D14, bufferbloat" in report_text(diagnose(deep))
     # 299 ms more than without load, and 20 ms that are normal.
     assert diagnose(deep).findings[0].share == pytest.approx(299 / 319)
+
+
+def test_a_verdict_names_the_fault_that_decided_it():
+    """The first finding may be a limit, which is no fault."""
+    full = CASES["D18"]
+    deep = tcp(flow_of(95.4e6, rtt=101_000, min_rtt=500, **ROOMY))
+    drifted = replace(full, local=replace(full.local, drift=("set the MTU",)))
+    for evidence, words in (
+        (deep, "fault found: D14, bufferbloat"),
+        (drifted, "not as planned: D46, not as planned"),
+        (
+            replace(deep, expect=1e9),
+            "below threshold, expected 1.00 Gbit/s: D18, path capacity reached",
+        ),
+    ):
+        diagnosis = diagnose(evidence)
+        assert diagnosis.limit.id == "D18"
+        assert verdict_text(diagnosis) == words
+    assert nagios_line(diagnose(deep)).partition(" |")[0].endswith("95.4 Mbit/s, D14 bufferbloat")
 
 
 # --- What a world of other set-ups has taught ----------------------------------------------------------------------------

@@ -222,10 +222,10 @@ def _finding_lines(
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:
-    """The verdict in words, with the condition that limits."""
-    limit = diagnosis.limit
-    condition = f"{limit.id}, {limit.title}" if limit else ""
-    if diagnosis.exit_code is ExitCode.PASS and limit is not None:
+    """The verdict in words, with the condition that decided it, or that limits."""
+    cause = diagnosis.cause
+    condition = f"{cause.id}, {cause.title}" if cause else ""
+    if diagnosis.exit_code is ExitCode.PASS and cause is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
     words = diagnosis.words
     if diagnosis.expect:
