@@ -53,6 +53,7 @@ def test_a_diagnosis_says_what_it_always_said(name):
         r"\b(\d\S* .?bit/s),? .*just below \1",
         r"(?im)^fix +on .*: .*\bon both hosts",
         r"without any loss, and nothing(.*\n){2} +sent again: 0\.",
+        r"waits for acknowledgements .*\n.*limited by the send buffer: 0%",
     ],
 )
 def test_no_sentence_contradicts_itself(contradiction):

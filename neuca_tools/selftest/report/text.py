@@ -319,6 +319,7 @@ NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
     "snd_wnd": ("window that the receiver advertises", amounts.size),
     "unacked × mss": ("in flight", amounts.size),
     "tb": ("send buffer", amounts.size),
+    "tb full / time": ("time with a full send buffer", amounts.percent),
     "net.ipv4.tcp_wmem maximum": ("net.ipv4.tcp_wmem maximum", amounts.size),
     "Recv-Q / rb": ("of the receive buffer, waiting to be read", amounts.percent),
     "rwnd_limited / busy_time": ("time limited by the receive window", amounts.percent),
