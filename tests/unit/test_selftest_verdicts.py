@@ -387,6 +387,16 @@ def test_a_tunnel_that_names_no_device_gets_its_right_mtu():
     assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450; likewise on the other host"]
 
 
+@pytest.mark.parametrize(("rate", "share"), [(94.1e6, 1.0), (40e6, 0.7)])
+def test_a_full_link_that_could_be_faster_is_no_capacity(rate, share):
+    """A cable of two pairs: to replace it makes the path faster, whatever was ordered."""
+    link = Link("eth1", "physical", mtu=1500, speed=100e6, max_speed=1e9)
+    host = Host(links=(link,), path=("eth1",))
+    limit = diagnose(tcp(flow_of(rate, **QUIET), local=host, expect=1e9)).limit
+    assert (limit.id, limit.share) == ("D40", share)
+    assert limit.next_limit.startswith("the sender's CPU 0, ")
+
+
 def overlay(**offloads: bool) -> Host:
     links = (Link("vx0", "vxlan", "eth1", 1450, offloads=offloads), Link("eth1", mtu=1500))
     return Host(links=links, path=("vx0", "eth1"))
