@@ -265,6 +265,8 @@ def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypat
     [
         ("100baseT/Full 1000baseT/Full TP Autoneg", "100baseT/Full 1000baseT/Full Autoneg", 1e9),
         ("1000baseT/Full 10000baseT/Full", "100baseT/Full 1000baseT/Full", 1e9),
+        ("10baseT/Half 100baseT/Half MII", "10baseT/Half 100baseT/Half", 1e8),
+        ("10000baseKR/Full Backplane FEC_BASER", "1000baseKX/Full 10000baseKR/Full", 1e10),
         ("10000baseSR/Full FIBRE", "", None),
     ],
 )
@@ -272,4 +274,9 @@ def test_a_link_can_be_as_fast_as_both_ends_offer(ours, peers, fastest):
     """A cable of two pairs carries 100 Mbit/s of the 1000 that both offer; a slower peer is no fault."""
     sets = (dict.fromkeys(each.split(), True) for each in (ours, peers))
     assert fastest_common_mode(*sets) == fastest
-    assert fastest_common_mode({**dict.fromkeys(ours.split(), False)}, {}) is None
+
+
+def test_a_mode_that_one_end_supports_but_does_not_offer_does_not_count():
+    ours = {"100baseT/Full": True, "1000baseT/Full": False}
+    assert fastest_common_mode(ours, dict.fromkeys(ours, True)) == 100e6
+    assert fastest_common_mode(dict.fromkeys(ours, False), dict.fromkeys(ours, True)) is None

@@ -52,7 +52,7 @@ VERDICTS = {
     "vm-untuned-udp-100M": (["D07"], 4, "takes 6 fragments at MTU 1500"),
     "vm-tuned-udp-100M": ([], 0, ""),
     "vm-untuned-udp-4000M": (["D09", "D07"], 4, "the loss-free rate is not known: search for it"),
-    "vm-tuned-udp-4000M": (["D09", "D07"], 4, "D11 its NIC's rings"),
+    "vm-tuned-udp-4000M": (["D09", "D07"], 4, "its NIC's rings (D11)"),
     "metal-untuned-udp-4000M": (["D07"], 4, "26% of the datagrams were lost"),
     "metal-tuned-udp-4000M": ([], 0, ""),
     "metal-tuned-udp-7000M": ([], 0, ""),

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,20 @@ def golden() -> dict[str, str]:
 @pytest.mark.parametrize("name", JUDGED)
 def test_a_diagnosis_says_what_it_always_said(name):
     assert report(name) == golden()[name], "see the docstring of this file"
+
+
+@pytest.mark.parametrize(
+    "contradiction",
+    [
+        r"\b(\d\S* .?bit/s),? .*just below \1",
+        r"(?im)^fix +on .*: .*\bon both hosts",
+        r"without any loss, and nothing(.*\n){2} +sent again: 0\.",
+        r"waits for acknowledgements .*\n.*limited by the send buffer: 0%",
+    ],
+)
+def test_no_sentence_contradicts_itself(contradiction):
+    matches = (re.search(contradiction, report) for report in golden().values())
+    assert [match[0] for match in matches if match] == []
 
 
 def test_each_report_belongs_to_a_case():

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
+from test_selftest_conditions import CASES
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence import (
@@ -26,8 +27,8 @@ from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import prometheus_text
-from neuca_tools.selftest.report.text import report_text
+from neuca_tools.selftest.report.record import nagios_line, prometheus_text
+from neuca_tools.selftest.report.text import report_text, verdict_text
 
 ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
 QUIET = {"rtt": 1_000, "min_rtt": 900, **ROOMY}
@@ -255,6 +256,25 @@ def test_nothing_is_below_a_threshold_if_no_row_is():
     assert diagnose(deep).findings[0].share == pytest.approx(299 / 319)
 
 
+def test_a_verdict_names_the_fault_that_decided_it():
+    """The first finding may be a limit, which is no fault."""
+    full = CASES["D18"]
+    deep = tcp(flow_of(95.4e6, rtt=101_000, min_rtt=500, **ROOMY))
+    drifted = replace(full, local=replace(full.local, drift=("set the MTU",)))
+    for evidence, words in (
+        (deep, "fault found: D14, bufferbloat"),
+        (drifted, "not as planned: D46, not as planned"),
+        (
+            replace(deep, expect=1e9),
+            "below threshold, expected 1.00 Gbit/s: D18, path capacity reached",
+        ),
+    ):
+        diagnosis = diagnose(evidence)
+        assert diagnosis.limit.id == "D18"
+        assert verdict_text(diagnosis) == words
+    assert nagios_line(diagnose(deep)).partition(" |")[0].endswith("95.4 Mbit/s, D14 bufferbloat")
+
+
 # --- What a world of other set-ups has taught ----------------------------------------------------------------------------
 
 
@@ -364,7 +384,17 @@ def test_a_tunnel_that_names_no_device_gets_its_right_mtu():
     host = Host(links=links, path=("vx0",), route_mtu=1450)
     found = diagnose(tcp(flow_of(900e6, **QUIET), local=host, path_mtu=PathMtu(1450, 1450, True)))
     mtu = [one for one in found.findings if one.id in ("D21", "D23")]
-    assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450, on both hosts"]
+    assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450; likewise on the other host"]
+
+
+@pytest.mark.parametrize(("rate", "share"), [(94.1e6, 1.0), (40e6, 0.7)])
+def test_a_full_link_that_could_be_faster_is_no_capacity(rate, share):
+    """A cable of two pairs: to replace it makes the path faster, whatever was ordered."""
+    link = Link("eth1", "physical", mtu=1500, speed=100e6, max_speed=1e9)
+    host = Host(links=(link,), path=("eth1",))
+    limit = diagnose(tcp(flow_of(rate, **QUIET), local=host, expect=1e9)).limit
+    assert (limit.id, limit.share) == ("D40", share)
+    assert limit.next_limit.startswith("the sender's CPU 0, ")
 
 
 def overlay(**offloads: bool) -> Host:

@@ -179,12 +179,16 @@ def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
 def _full_buffer(share: float, limited: float, size: Optional[int], limit: Optional[int]) -> Hit:
     """`size` bytes of `limit`, for this share of the time."""
     of_size = f" of {amounts.size(size)}" if size else ""
+    # Where the samples decide, the kernel's clock would contradict them.
+    decisive = single_fact("sndbuf_limited / busy_time", limited)
+    if limited != share:
+        decisive = single_fact("tb full / time", share)
     return Hit(
         share,
         f"the sender's buffer{of_size} is full: it waits for acknowledgements "
         f"{amounts.percent(share)} of the time",
         (
-            single_fact("sndbuf_limited / busy_time", limited),
+            decisive,
             single_fact("tb", size),
             single_fact(f"{WMEM} maximum", limit),
         ),

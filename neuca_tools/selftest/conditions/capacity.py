@@ -153,7 +153,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         share = 0.75
     if not share:
         return None
-    near = f", just below {amounts.rate(cap)}" if cap else ""
+    near = _cap_clause(look.known_rate, cap)
     return Hit(
         share,
         f"the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: something"
@@ -163,6 +163,20 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
+
+
+def _cap_clause(rate: float, cap: Optional[float]) -> str:
+    """How the rate compares with the one that a provider sells, unless both read the same."""
+    if cap is None or amounts.rate(rate) == amounts.rate(cap):
+        return ""
+    return f", {_near_cap(rate, cap)}"
+
+
+def _near_cap(rate: float, cap: float) -> str:
+    limit = amounts.rate(cap)
+    if amounts.rate(rate) == limit:
+        return f"at {limit}"
+    return f"just {'below' if rate < cap else 'above'} {limit}"
 
 
 def _has_late_loss(look: Look) -> bool:
@@ -196,7 +210,7 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.88,
-        f"the best {len(best)} intervals are just below {amounts.rate(cap)}, and none is faster: "
+        f"the best {len(best)} intervals are {_near_cap(best[0], cap)}, and none is faster: "
         "something on the path limits the rate to that, and drops the rest",
         (
             single_fact("best interval, bit/s", round(best[0])),

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.base import (
     MEDIUM,
     TUNNELS,
@@ -96,17 +97,31 @@ def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
         return None
     first = facts[0]
     return Hit(
-        0.7,
+        1.0 if _is_full(link, session) else 0.7,
         f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
         f"not {first.before}",
         tuple(facts),
         f"ethtool {link.name}; change the cable, the optic or the slot",
         end,
+        fixed=figures.goodput(link.max_speed or 0.0, link.mtu or 1500)
+        if _is_slowed(link)
+        else None,
     )
 
 
+def _is_slowed(link: Link) -> bool:
+    """Whether both ends of the link offer a faster mode."""
+    return bool(link.speed and link.max_speed and link.speed < link.max_speed)
+
+
+def _is_full(link: Link, session: Session) -> bool:
+    """Whether a link that could be faster is all that limits a test."""
+    least = figures.LINE_SHARE[0] * (link.speed or 0.0)
+    return _is_slowed(link) and any(look.known_rate >= least for look in session.looks)
+
+
 def _below_maximum(link: Link) -> Iterator[Fact]:
-    if link.speed and link.max_speed and link.speed < link.max_speed:
+    if link.speed and link.max_speed and _is_slowed(link):
         speeds = (amounts.rate(link.max_speed), amounts.rate(link.speed))
         yield Fact(f"{link.name} speed", *speeds)
     if link.duplex == "half":
@@ -330,7 +345,7 @@ def refused_buffers(session: Session) -> Optional[Hit]:
         0.9,
         "a host did not grant the requested socket buffers (-w)",
         (single_fact("iperf3", said),),
-        "raise net.core.rmem_max and net.core.wmem_max on both hosts, or test without -w: Linux "
-        "then sizes the buffers itself",
+        "raise net.core.rmem_max and net.core.wmem_max, or test without -w: Linux then sizes the "
+        "buffers itself",
         "both",
     )

@@ -175,11 +175,12 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     """
     if not look.rate or not _is_measured(look) or _lost_by_policer(look):
         return None
+    losing = "almost without loss" if look.known_loss else "without any loss"
     return Hit(
         BBR_SHARE * look.known_network_share,
         "BBR, which sends what the path delivers, stays within "
-        f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} "
-        "without any loss, and nothing of the hosts limits it: this is the capacity of the path",
+        f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} {losing}, and "
+        "nothing of the hosts limits it: this is the capacity of the path",
         (look.rate_fact, look.loss_fact),
         ORDERED,
         confidence=MEDIUM,

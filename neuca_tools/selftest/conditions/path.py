@@ -112,7 +112,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
             f"{link.name} of the {end} host has MTU {mtu}; its lower device {lower.name} allows "
             f"{possible}",
             (Fact(f"{link.name} mtu", possible, mtu),),
-            f"ip link set {link.name} mtu {possible}, on both hosts",
+            f"ip link set {link.name} mtu {possible}; likewise on the other host",
             end,
         )
     return None
@@ -145,7 +145,7 @@ def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
                     f"{link.name} of the {end} host has MTU {link.mtu}, which is too large for the "
                     f"tunnel: {possible} bytes fit, the outer MTU less the tunnel's headers",
                     (Fact(f"{link.name} mtu", possible, link.mtu),),
-                    f"ip link set {link.name} mtu {possible}, on both hosts",
+                    f"ip link set {link.name} mtu {possible}; likewise on the other host",
                     end,
                 )
     return None

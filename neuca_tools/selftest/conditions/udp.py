@@ -259,9 +259,9 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate)} of what is offered (because of its CPU, "
-        "D11 its NIC's rings, or D13 its softirq budget); the loss-free rate is not known: search "
-        f"for it{_fragments_clause(look)}",
+        f"the receiver takes {amounts.rate(look.rate)} of what is offered, because of its CPU, its "
+        "NIC's rings (D11) or its backlog queue (D13); the loss-free rate is not known: search for "
+        f"it{_fragments_clause(look)}",
         (look.loss_fact,),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
         "until nothing is lost",

@@ -100,6 +100,17 @@ class Diagnosis(NamedTuple):
         return next((finding for finding in self.findings if finding.severity != INFO), None)
 
     @property
+    def cause(self) -> Optional[Finding]:
+        """What the verdict names: the fault that alone decided it, else the limit."""
+        ids: frozenset[str] = frozenset()
+        if self.exit_code is ExitCode.NOT_AS_PLANNED:
+            ids = table.NOT_AS_PLANNED
+        elif self.words == FAULTY and not self.failures:
+            ids = self._faults
+        faults = (each for each in self.findings if each.severity == FAULT and each.id in ids)
+        return next(faults, self.limit)
+
+    @property
     def exit_code(self) -> ExitCode:
         """Why the test did not run; if it did, whether all is as expected, and as before."""
         faults = self._faults

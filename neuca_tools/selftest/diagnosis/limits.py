@@ -140,7 +140,8 @@ def _lifted_with(condition: str, hit: Hit) -> set[str]:
     """The conditions that no longer limit once this one is fixed."""
     of_loss = {"D05"} if condition in causes_of("D05") else set()
     of_both_buffers = {"D01", "D03"} if hit.end == "both" else set()
-    return {condition} | of_loss | of_both_buffers
+    of_slow_link = {"D18"} if condition == "D40" and hit.fixed else set()
+    return {condition} | of_loss | of_both_buffers | of_slow_link
 
 
 # --- Advice ---------------------------------------------------------------------------------------

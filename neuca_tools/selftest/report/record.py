@@ -120,7 +120,7 @@ STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 def nagios_line(diagnosis: Diagnosis) -> str:
     """The line (Monitoring Plugins guidelines); the exit code is `NAGIOS[diagnosis.exit_code]`."""
-    state, limit = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.limit
+    state, cause = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.cause
     words, values = [], []
     for number, phase in enumerate(diagnosis.phases):
         if phase.rate is not None:
@@ -131,7 +131,7 @@ def nagios_line(diagnosis: Diagnosis) -> str:
     if not words or diagnosis.exit_code not in (ExitCode.PASS, ExitCode.BELOW):
         words.insert(0, diagnosis.words)
     words += diagnosis.failures
-    words += [f"{limit.id} {limit.title}"] if limit else []
+    words += [f"{cause.id} {cause.title}"] if cause else []
     words += filter(None, [diagnosis.unknown])
     line = f"DATAPLANE {state} - {', '.join(words)}".replace("|", "/").replace("\n", " ")
     if not values:

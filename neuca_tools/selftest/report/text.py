@@ -222,10 +222,10 @@ def _finding_lines(
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:
-    """The verdict in words, with the condition that limits."""
-    limit = diagnosis.limit
-    condition = f"{limit.id}, {limit.title}" if limit else ""
-    if diagnosis.exit_code is ExitCode.PASS and limit is not None:
+    """The verdict in words, with the condition that decided it, or that limits."""
+    cause = diagnosis.cause
+    condition = f"{cause.id}, {cause.title}" if cause else ""
+    if diagnosis.exit_code is ExitCode.PASS and cause is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
     words = diagnosis.words
     if diagnosis.expect:
@@ -319,6 +319,7 @@ NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
     "snd_wnd": ("window that the receiver advertises", amounts.size),
     "unacked × mss": ("in flight", amounts.size),
     "tb": ("send buffer", amounts.size),
+    "tb full / time": ("time with a full send buffer", amounts.percent),
     "net.ipv4.tcp_wmem maximum": ("net.ipv4.tcp_wmem maximum", amounts.size),
     "Recv-Q / rb": ("of the receive buffer, waiting to be read", amounts.percent),
     "rwnd_limited / busy_time": ("time limited by the receive window", amounts.percent),
