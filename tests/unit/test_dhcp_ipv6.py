@@ -85,6 +85,19 @@ def test_where_a_client_hears_routers_the_kernel_does_not():
     assert [one.text for one in without.resolution.problems if one.link == key(2)] == [UNSERVED]
 
 
+@pytest.mark.parametrize("manager", [False, True])
+@pytest.mark.parametrize("own", [OWN, type(OWN)()])
+@pytest.mark.parametrize("keys", [{"dhcp6": True}, {"accept-ra": True}])
+def test_what_the_kernel_took_is_reset_unless_a_manager_sets_it(keys, own, manager):
+    """Our client sets none of it, and a NIC without a client hears no router any more."""
+    paths = {f"net/ipv6/conf/eth2/{name}": "1" for name in ("accept_ra", "hop_limit")}
+    more = {"accept_ra": "1", "sysctls": paths, "unadvertised": {[*paths][1]: "64"}}
+    found = decided(seen(**more) if manager else plain(own, **more), netplan(**keys))
+    sysctls = found.desired.links[key(2)].sysctls
+    assert sysctls[ACCEPT_RA] == "0"
+    assert sysctls.get(ACCEPT_RA.replace("accept_ra", "hop_limit")) == (None if manager else "64")
+
+
 def test_advertisements_that_the_platform_requests_are_disregarded_if_a_document_names_the_nic():
     platform = netplan(**{"accept-ra": True}).platform
     asked = document("addresses = 172.16.0.1/24")._replace(platform=platform)
