@@ -186,10 +186,10 @@ class LinkWatch(Watch):
         for data in self._datagrams():
             if data is None:
                 present = set(index_by_interface().values())
+                links |= {0} | (present - self._known)
                 self._gone |= self._known - present
                 self._known = present
                 self.has_seen_change = self.has_seen_routing_change = True
-                links.add(0)
             with suppress(OSError):  # of a message that is cut off
                 for kind, _, _, body in parse_messages(data or b""):
                     if self._is_relevant(kind, body, addresses):

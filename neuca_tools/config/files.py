@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from configparser import ParsingError, RawConfigParser
@@ -109,7 +108,7 @@ def _drop_ins(directory: Path) -> list[Path]:
 
 def _read_text(file: Path) -> str:
     try:
-        with os.fdopen(open_file(file), "rb") as stream:
+        with open(file, "rb", opener=open_file) as stream:
             return _decode_text(stream.read(_MAX_BYTES + 1), file)
     except FileNotFoundError:
         return ""

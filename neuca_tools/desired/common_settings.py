@@ -19,6 +19,7 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import (
     advertisements_off,
     links_without_advertisements,
+    manager_takes_advertisements,
     restored_sysctls,
 )
 from neuca_tools.desired.safety import RequestLimits, mac_reason
@@ -105,7 +106,10 @@ class CommonSettings:
         bare = addresses_in_management(request, self.gateways, self.limits)
         unrequested = dict(original)
         if request.key in self._quiet and not no_ipv6:
-            unrequested.update(advertisements_off(request, link, self.world, future_mtu))
+            by_manager = manager_takes_advertisements(request, self.roles)
+            unrequested.update(
+                advertisements_off(link, self.world, future_mtu, by_manager=by_manager)
+            )
         reason = no_ipv6 or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason

@@ -38,6 +38,10 @@ NOT_ON_INFINIBAND = (
     f"{_NO_ADDRESS}, and DHCP on an InfiniBand link is left to other programs: configure a DHCP"
     " client for it"
 )
+NOT_ON_VIRTUAL = (
+    f"{_NO_ADDRESS}, and no program on this host takes router advertisements on virtual links:"
+    f" start systemd-networkd, or install {PACKAGE}"
+)
 NO_IPV6 = "DHCPv6 and router advertisements: this kernel has no IPv6"
 
 
@@ -204,6 +208,8 @@ def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[P
         text = reason
         if is_ipoib(key):
             text = NOT_ON_INFINIBAND if is_late else ""
+        elif key.rank:
+            text = NOT_ON_VIRTUAL if is_late and not serves_virtual(world) else ""
         if text and _is_unserved(key, request, roles, world):
             yield Problem("refused", text, key)
     yield from _clients_without_ipv6(requests, roles, world)
@@ -218,14 +224,15 @@ def _clients_without_ipv6(requests: Requests, roles: Roles, world: World) -> Ite
 def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
     """Whether this is a dataplane link that requests a lease, and has neither one nor a client.
 
-    Only NICs and IPoIB links are reported.
+    Of virtual links other than IPoIB, only those with router advertisements are reported.
     """
-    device = roles.links.get(key.nic)
-    is_counted = is_ipoib(key) or not key.rank
-    if device is None or not is_counted or roles.role_of(key) != "dataplane":
+    is_virtual = bool(key.rank and not is_ipoib(key))
+    device = find_links(world, roles).get(key) if is_virtual else roles.links.get(key.nic)
+    is_counted = request.leases.accept_ra if is_virtual else device
+    if not is_counted or roles.role_of(key) != "dataplane":
         return False
     is_served = key in roles.dhcp.clients or any(
-        index == device.index for index, _ in world.leased_addresses
+        device and index == device.index for index, _ in world.leased_addresses
     )
     return not is_served and wants_dhcp(request)
 
@@ -235,19 +242,14 @@ def without_accept_ra(
 ) -> dict[LinkKey, LinkRequest]:
     """The requests, without `accept_ra` on links whose advertisements a client handles.
 
-    A document that has `accept-ra` for a NIC requests a client, too, unless the configuration
-    (`local`) has the kernel accept them.
+    A document that has `accept-ra` for a link requests a client, too, whose lack is reported,
+    unless the configuration (`local`) has the kernel accept them.
     """
     served = ipv6_clients(requests, roles)
     configured = {request.key for request in local if ACCEPT_RA in dict(request.sysctls)}
     return {
         key: without_sysctl(request, ACCEPT_RA)
-        if key in served or (_may_have_client(request) and key not in configured)
+        if key in served or (request.leases.accept_ra is not None and key not in configured)
         else request
         for key, request in requests.items()
     }
-
-
-def _may_have_client(request: LinkRequest) -> bool:
-    """Whether a lack of a client for the advertisements of the link is reported."""
-    return request.leases.accept_ra is not None and not request.key.rank

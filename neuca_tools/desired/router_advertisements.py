@@ -75,18 +75,25 @@ def ipv6_clients(requests: Requests, roles: Roles) -> frozenset[LinkKey]:
     return roles.dhcp.links_of(MANAGERS) | own
 
 
-def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
+def manager_takes_advertisements(request: LinkRequest, roles: Roles) -> bool:
+    """Whether a network manager sets on the link what routers advertise, such as the hop limit."""
+    has_manager = request.key in roles.dhcp.links_of(MANAGERS)
+    return has_manager and request.leases.takes_advertisements
+
+
+def advertisements_off(link: Link, world: World, mtu: int, *, by_manager: bool) -> dict[str, str]:
     """The sysctls that turn off advertisements on a link, and undo what they may have set.
 
     A link that does not exist yet needs none if the kernel creates it with advertisements off. The
-    values are those without advertisements; `mtu` is the MTU that the link will have. Nothing is
-    reset later: a value on a link without advertisements is an administrator's.
+    values are those without advertisements, unless they are set `by_manager`; `mtu` is the MTU that
+    the link will have. Nothing is reset later: a value on a link without advertisements is an
+    administrator's.
     """
     device, off = world.devices.get(link.index), {ACCEPT_RA: "0"}
     if device is None:
         return {} if world.accept_ra == "0" else off
     accepts = world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0")
-    if request.leases.takes_advertisements or accepts == "0":
+    if by_manager or accepts == "0":
         return off
     values = _unadvertised_values(device, world)
     if int(values.get(IPV6_MTU, 0)) >= min(device.mtu, mtu):

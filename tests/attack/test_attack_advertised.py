@@ -63,6 +63,14 @@ def test_what_an_advertisement_set_is_reset_when_the_nic_becomes_dataplane(attac
     assert guest.plan() == []
 
 
+@pytest.mark.parametrize("line", ["dhcp6 = yes", "accept-ra = yes"])
+def test_what_the_kernel_took_is_reset_although_a_document_requests_a_client(attacked, line):
+    guest, _ = attacked
+    guest.once(f"{OURS}{line}\n")
+    assert settings(guest) == DEFAULTS
+    assert guest.sysctl(f"{CONF}/accept_ra") == "0"
+
+
 def test_what_was_reset_stays_when_the_nic_goes_down_and_up(attacked):
     guest, evil = attacked
     with guest.foreign.changing():

@@ -452,6 +452,14 @@ def test_a_fifo_in_place_of_a_file_is_an_error_and_a_masked_file_is_empty(tmp_pa
         load_config(tmp_path / "config")
 
 
+def test_a_directory_in_place_of_a_file_is_an_error_that_leaves_no_descriptor_open(tmp_path):
+    """The daemon lives on, and loads it again with each reload."""
+    before = [*Path("/proc/self/fd").iterdir()]
+    with pytest.raises(ConfigError, match=r"Is a directory$"):
+        load_config(tmp_path)
+    assert [*Path("/proc/self/fd").iterdir()] == before
+
+
 def test_line_ends_and_a_byte_order_mark_make_no_difference(tmp_path):
     (tmp_path / "config").write_bytes(b"\xef\xbb\xbf[network]\r\ndrift = enforce\r\n")
     assert load_config(tmp_path / "config") == Config(drift="enforce")

@@ -23,7 +23,7 @@ from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_adv
 from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
 from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.dhcp_clients import UNSERVED
+from neuca_tools.desired.dhcp_clients import NOT_ON_VIRTUAL, UNSERVED
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -33,7 +33,6 @@ from neuca_tools.model import (
     LinkRequest,
     PlatformDocument,
 )
-from neuca_tools.tuning.allowed_sysctls import ADVERTISEMENTS
 
 NIC = dhcp_files.link_label(key(2))
 ROUTER = IPv6Address("fe80::1")
@@ -85,6 +84,19 @@ def test_where_a_client_hears_routers_the_kernel_does_not():
     assert [one.text for one in without.resolution.problems if one.link == key(2)] == [UNSERVED]
 
 
+@pytest.mark.parametrize("manager", [False, True])
+@pytest.mark.parametrize("own", [OWN, type(OWN)()])
+@pytest.mark.parametrize("keys", [{"dhcp6": True}, {"accept-ra": True}])
+def test_what_the_kernel_took_is_reset_unless_a_manager_sets_it(keys, own, manager):
+    """Our client sets none of it, and a NIC without a client hears no router any more."""
+    paths = {f"net/ipv6/conf/eth2/{name}": "1" for name in ("accept_ra", "hop_limit")}
+    more = {"accept_ra": "1", "sysctls": paths, "unadvertised": {[*paths][1]: "64"}}
+    found = decided(seen(**more) if manager else plain(own, **more), netplan(**keys))
+    sysctls = found.desired.links[key(2)].sysctls
+    assert sysctls[ACCEPT_RA] == "0"
+    assert sysctls.get(ACCEPT_RA.replace("accept_ra", "hop_limit")) == (None if manager else "64")
+
+
 def test_advertisements_that_the_platform_requests_are_disregarded_if_a_document_names_the_nic():
     platform = netplan(**{"accept-ra": True}).platform
     asked = document("addresses = 172.16.0.1/24")._replace(platform=platform)
@@ -93,7 +105,9 @@ def test_advertisements_that_the_platform_requests_are_disregarded_if_a_document
     assert found.desired.links[key(2)].sysctls[ACCEPT_RA] == "0"
 
 
-def test_a_virtual_link_whose_advertisements_no_client_takes_is_reported():
+@pytest.mark.parametrize("manager", [{}, {"networkmanager": {"eth1": "managed"}}])
+def test_a_virtual_link_whose_advertisements_no_client_takes_is_reported(manager):
+    """The remedy is a client: the document requests none of the kernel that it could change."""
     platform = PlatformDocument(
         links=(
             LinkRequest(
@@ -104,9 +118,14 @@ def test_a_virtual_link_whose_advertisements_no_client_takes_is_reported():
             ),
         )
     )
-    look = plain(accept_ra="1", own_clients=type(OWN)())
-    found = decided(look, Document(platform=platform)).resolution
-    assert ADVERTISEMENTS in "".join(one.text for one in found.problems)
+    neuca = document("accept-ra = yes", section=f"vlan {mac(2)}.7")
+    more = {"accept_ra": "1", "managers": manager, "no_manager_runs": not manager}
+    for asked in (Document(platform=platform), neuca):
+        for age, expected in ((5.0, []), (400.0, [NOT_ON_VIRTUAL])):
+            found = decided(plain(type(OWN)(), age=age, **more), asked)
+            assert [one.text for one in found.resolution.problems] == expected
+            assert found.desired.links[key(2, 7)].sysctls[ACCEPT_RA] == "0"
+    assert decided(plain(age=400.0, **more), neuca).resolution.problems == ()
 
 
 def test_only_one_client_of_a_link_sets_its_mtu_and_none_sends_a_host_name_over_ipv6():
