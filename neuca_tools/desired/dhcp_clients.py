@@ -199,20 +199,32 @@ def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[Lin
 
 def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
     """A problem for each link whose DHCP has no client and no lease, or no IPv6."""
-    is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
-    if world.own_clients.replaces_managers and not world.own_clients.program:
-        reason = NOT_INSTALLED
-    elif world.no_manager_runs and is_late:
-        reason = UNSERVED
+    of_nics = _reason_of_nics(world)
     for key, request in requests.items():
-        text = reason
-        if is_ipoib(key):
-            text = NOT_ON_INFINIBAND if is_late else ""
-        elif key.rank:
-            text = NOT_ON_VIRTUAL if is_late and not serves_virtual(world) else ""
+        text = _reason_of(key, world) if key.rank or is_ipoib(key) else of_nics
         if text and _is_unserved(key, request, roles, world):
             yield Problem("refused", text, key)
     yield from _clients_without_ipv6(requests, roles, world)
+
+
+def _reason_of_nics(world: World) -> str:
+    """Why NICs of this host may have no client; empty if they have, or may have one later."""
+    if world.own_clients.replaces_managers and not world.own_clients.program:
+        return NOT_INSTALLED
+    return UNSERVED if world.no_manager_runs and _is_late(world) else ""
+
+
+def _reason_of(key: LinkKey, world: World) -> str:
+    """The same of a virtual or an InfiniBand link."""
+    if not _is_late(world):
+        return ""
+    if is_ipoib(key):
+        return NOT_ON_INFINIBAND
+    return "" if serves_virtual(world) else NOT_ON_VIRTUAL
+
+
+def _is_late(world: World) -> bool:
+    return world.age >= MANAGEMENT_DHCP_SECONDS
 
 
 def _clients_without_ipv6(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
@@ -227,14 +239,14 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     Of virtual links other than IPoIB, only those with router advertisements are reported.
     """
     is_virtual = bool(key.rank and not is_ipoib(key))
-    device = find_links(world, roles).get(key) if is_virtual else roles.links.get(key.nic)
-    is_counted = request.leases.accept_ra if is_virtual else device
-    if not is_counted or roles.role_of(key) != "dataplane":
+    if roles.role_of(key) != "dataplane" or not wants_dhcp(request) or key in roles.dhcp.clients:
         return False
-    is_served = key in roles.dhcp.clients or any(
-        device and index == device.index for index, _ in world.leased_addresses
-    )
-    return not is_served and wants_dhcp(request)
+    if is_virtual and not request.leases.accept_ra:
+        return False
+    device = find_links(world, roles).get(key) if is_virtual else roles.links.get(key.nic)
+    if device is None:
+        return is_virtual
+    return all(index != device.index for index, _ in world.leased_addresses)
 
 
 def without_accept_ra(
