@@ -215,7 +215,7 @@ def _reason_of_nics(world: World) -> str:
 
 
 def _reason_of(key: LinkKey, world: World) -> str:
-    """The same of a virtual or an InfiniBand link."""
+    """Why a virtual or an InfiniBand link may have no client; empty as for NICs."""
     if not _is_late(world):
         return ""
     if is_ipoib(key):

@@ -126,7 +126,10 @@ def _address_gap(
 
 
 def _links_without_addresses(document: PlatformDocument) -> Iterator[LinkKey]:
-    """All but the primary NIC, and one left to the user: a document never has theirs."""
+    """The links without an address, except those whose addresses no document has.
+
+    These are the primary NIC and links that are left to the user.
+    """
     excused = {LinkKey(hint.mac) for hint in document.management if hint.firm}
     for link in document.links:
         if not (link.addresses or link.state == "user" or link.key in excused):

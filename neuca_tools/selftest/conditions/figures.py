@@ -164,7 +164,7 @@ def _is_within_blocks(look: Look) -> bool:
 
 
 def arrives_constantly(look: Look, limit: float) -> bool:
-    """Whether the rate is constant, or is without what a growing window left in a queue."""
+    """Whether the rate is constant, at least after subtracting what a growing window queued."""
     return is_constant(look, limit) or _fills_queue(look, limit)
 
 
