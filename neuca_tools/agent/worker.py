@@ -278,7 +278,6 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
         sha256=intake.stored.sha256 if intake.stored else "",
         left_out=tuple(job.left_out),
     )
-    age = hostid.boot_age()  # not later than the age that the pass observes
     try:
         _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass
@@ -289,16 +288,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     result = _with_report(result, report, status)
     if job.start or report.changed or result.failed:
         _log_end(report, status, source_seconds)
-    text, deadline = _status_line(status), _next_deadline(age)
-    return result._replace(text=text, deadline=deadline, completed_pass=True)
-
-
-def _next_deadline(age: float) -> Optional[float]:
-    """When the host has the next age at which a decision may change, on the monotonic clock."""
-    from neuca_tools.apply.decide import DECISIVE_AGES
-
-    zero = time.monotonic() - hostid.boot_age()
-    return min((zero + decisive for decisive in DECISIVE_AGES if decisive > age), default=None)
+    return result._replace(text=_status_line(status), completed_pass=True)
 
 
 def _with_report(result: JobResult, report: Report, status: Status) -> JobResult:
@@ -314,7 +304,13 @@ def _with_report(result: JobResult, report: Report, status: Status) -> JobResult
         waits_for_address=status.waits_for_management or "pending" in codes,
         has_routing_to_keep=status.has_routing_to_keep,
         new_links=report.new_links,
+        deadline=None if report.next_age is None else _time_of(report.next_age),
     )
+
+
+def _time_of(age: float) -> float:
+    """When the host has this age, on the monotonic clock."""
+    return time.monotonic() - hostid.boot_age() + age
 
 
 def _forget_gone(job: Job) -> None:

@@ -17,10 +17,7 @@ from neuca_tools.apply.observe import observed_state
 from neuca_tools.desired import coverage, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.desired.dhcp_files import MANAGERS, link_of_label
-from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS
-from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.manager_files import Places
-from neuca_tools.desired.merge import EARLY_MARK_SECONDS
 from neuca_tools.desired.resolve import Resolution, Settings, resolve_state
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, groups_through
 from neuca_tools.documents.platform import BY_NAME
@@ -39,7 +36,6 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.ports import is_guid, short_guid
-from neuca_tools.model.provenance import ROUTER_SECONDS
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.model.topology import METADATA_HOSTS, key_of
 from neuca_tools.plan.operation import Operation
@@ -48,14 +44,6 @@ from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import TuningInputs, judge_profiles
 
-DECISIVE_AGES = (
-    CARRIER_SECONDS,
-    ROUTER_SECONDS,
-    LEASE_SECONDS,
-    EARLY_MARK_SECONDS,
-    MANAGEMENT_DHCP_SECONDS,
-)
-"""Ages of a host, in seconds since the boot, at which a decision may change by itself."""
 ANY_LINK = LinkKey("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""
 

@@ -73,7 +73,7 @@ def devices_with_advertised_routes(world: World) -> frozenset[int]:
         device.index
         for device in world.devices.values()
         if device.mac
-        and (device.index in learned or world.age < ROUTER_SECONDS)
+        and (device.index in learned or not world.is_aged(ROUTER_SECONDS))
         and all(
             sysctl.read_value(f"net/ipv6/conf/{device.name}/{key}") == value
             for key, value in signs.items()

@@ -90,8 +90,9 @@ def _runs_no_manager(world: World) -> bool:
     Early in a boot, a manager that is enabled may not have started yet.
     """
     own = world.own_clients
-    is_early = own.manager_may_start and world.age < MANAGEMENT_DHCP_SECONDS
-    return bool(own.program) and world.no_manager_runs and not is_early
+    if not own.program or not world.no_manager_runs:
+        return False
+    return not own.manager_may_start or world.is_aged(MANAGEMENT_DHCP_SECONDS)
 
 
 def _has_own_client(world: World, is_virtual: bool) -> bool:
@@ -216,15 +217,14 @@ def _reason_of_nics(world: World) -> str:
 
 def _reason_of(key: LinkKey, world: World) -> str:
     """Why a virtual or an InfiniBand link may have no client; empty as for NICs."""
-    if not _is_late(world):
+    if not is_ipoib(key) and serves_virtual(world):
         return ""
-    if is_ipoib(key):
-        return NOT_ON_INFINIBAND
-    return "" if serves_virtual(world) else NOT_ON_VIRTUAL
+    reason = NOT_ON_INFINIBAND if is_ipoib(key) else NOT_ON_VIRTUAL
+    return reason if _is_late(world) else ""
 
 
 def _is_late(world: World) -> bool:
-    return world.age >= MANAGEMENT_DHCP_SECONDS
+    return world.is_aged(MANAGEMENT_DHCP_SECONDS)
 
 
 def _clients_without_ipv6(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:

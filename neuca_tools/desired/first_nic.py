@@ -37,19 +37,15 @@ class Belief(NamedTuple):
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     """The first of these NICs (MACs) in the order of the bus that has a carrier."""
     addressed = devices_with_address(world)
-    nics = sorted(nics_in(world), key=bus_order)
-    waiting = [
-        nic
-        for nic in nics
-        if identity(nic) in candidates
-        and (nic.index in addressed or not _is_passed_over(nic, world))
-    ]
-    if not waiting:
+    nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
+    nics.sort(key=bus_order)
+    counting = (nic for nic in nics if nic.index in addressed or not _is_passed_over(nic, world))
+    first = next(counting, None)
+    if first is None:
         return Belief()
-    first, *others = waiting
-    if first.index in addressed or world.age < LEASE_SECONDS:
+    if first.index in addressed or not world.is_aged(LEASE_SECONDS):
         return Belief(identity(first))
-    leased = (identity(nic) for nic in others if nic.index in addressed)
+    leased = (identity(nic) for nic in nics if nic.index in addressed)
     return Belief(identity(first), tuple(leased))
 
 
@@ -87,4 +83,4 @@ def _is_passed_over(nic: Device, world: World) -> bool:
     if nic.up and nic.carrier:
         return False
     limit = CARRIER_SECONDS if nic.up else LEASE_SECONDS
-    return world.age >= limit
+    return world.is_aged(limit)

@@ -149,8 +149,10 @@ class _Chooser:
 
     @cached_property
     def _may_trust_hints(self) -> bool:
-        is_late = self.world.age >= first_nic.LEASE_SECONDS
-        return not self.belief.mac or (is_late and not self._has_default({self.belief.mac}))
+        if not self.belief.mac:
+            return True
+        is_silent = not self._has_default({self.belief.mac})
+        return is_silent and self.world.is_aged(first_nic.LEASE_SECONDS)
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt.
@@ -160,9 +162,8 @@ class _Chooser:
         groups = self._candidate_groups()
         if len(groups) == 1 and groups[0]:
             return {*groups[0]}, dict(groups[0]), frozenset()
-        is_early = self.world.age < MANAGEMENT_DHCP_SECONDS
-        undecided = frozenset().union(*groups if is_early else ())
-        if undecided:
+        undecided = frozenset().union(*groups)
+        if undecided and not self.world.is_aged(MANAGEMENT_DHCP_SECONDS):
             return set(), {}, undecided
         chosen = self._first(filter(self._is_advertised, self.counted_routes))
         declared = {mac: FIRST for group in groups[:1] for mac in group if not chosen}
@@ -190,7 +191,7 @@ class _Chooser:
         The chosen ones may be on an isolated network with the metadata service; no request may take
         away the default route. If only the record shows them, the others must be in it too.
         """
-        if self.world.age >= first_nic.LEASE_SECONDS and self.service_macs:
+        if self.service_macs and self.world.is_aged(first_nic.LEASE_SECONDS):
             return {*self.service_macs}
         if not chosen or self._is_named():
             return set()
@@ -201,13 +202,13 @@ class _Chooser:
 
     def _too_early(self, chosen: Collection[str]) -> frozenset[str]:
         """The NICs that may still get the default route of this host while nothing has one."""
-        if self.service_macs and self.world.age < first_nic.LEASE_SECONDS:
+        if self.service_macs and not self.world.is_aged(first_nic.LEASE_SECONDS):
             return self.service_macs
-        is_late = self.world.age >= MANAGEMENT_DHCP_SECONDS
-        if not chosen or self.default_routes or self._is_named() or is_late:
+        if not chosen or self.default_routes or self._is_named():
             return frozenset()
         groups = (group for group in self._candidate_groups() if group.keys().isdisjoint(chosen))
-        return frozenset().union(*groups)
+        nics = frozenset[str]().union(*groups)
+        return nics if nics and not self.world.is_aged(MANAGEMENT_DHCP_SECONDS) else frozenset()
 
     # --- signs ---
 

@@ -149,12 +149,13 @@ def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    if roles.choice.candidates or world.age >= EARLY_MARK_SECONDS:
+    if roles.choice.candidates:
         return False
-    return any(
+    has_unlisted = any(
         roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
         for mac, device in roles.nics.items()
     )
+    return has_unlisted and not world.is_aged(EARLY_MARK_SECONDS)
 
 
 def _unproven_macs(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
@@ -167,11 +168,11 @@ def _unproven_macs(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
     """
     if "management" in roles.by_mac.values() or _is_reached(inputs.world, roles):
         return frozenset()
-    if inputs.world.age >= MANAGEMENT_DHCP_SECONDS:
-        return frozenset()
     nics = inputs.record.nics
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - inputs.configured
-    return frozenset(mac for mac in named if nics.get(mac, UNRECORDED).role != "dataplane")
+    unproven = frozenset(mac for mac in named if nics.get(mac, UNRECORDED).role != "dataplane")
+    is_late = not unproven or inputs.world.is_aged(MANAGEMENT_DHCP_SECONDS)
+    return frozenset() if is_late else unproven
 
 
 def _is_reached(world: World, roles: Roles) -> bool:

@@ -173,7 +173,7 @@ def allowed_forwarding(
         return wanted, []
     del wanted[_FORWARD_IPV6]
     name = listening[0]
-    if world.age < ROUTER_SECONDS:
+    if not world.is_aged(ROUTER_SECONDS):
         soon = f"until {ROUTER_SECONDS:g} s after the boot, in case {name} gets its default route"
         reason = f"IPv6 forwarding remains off {soon} from router advertisements"
         return wanted, [Problem("pending", reason)]

@@ -38,23 +38,12 @@ from neuca_tools.model.routing import RouteState as RouteState
 from neuca_tools.model.rows import Fault as Fault
 from neuca_tools.model.rows import Item, Script, Storage, User
 from neuca_tools.model.rows import Origin as Origin
+from neuca_tools.model.rows import Problem as Problem
+from neuca_tools.model.rows import ProblemCode as ProblemCode
 
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
 Router = Literal["true", "false", "user"]
-ProblemCode = Literal[  # neuca-status(7) explains them
-    "absent",
-    "ignored",
-    "contested",
-    "drift",
-    "pending",
-    "refused",
-    "failed",
-    "name",
-    "mtu",
-    "invalid",
-    "unsaved",
-]
 
 # Placeholder for the name of a link in the key of a sysctl.
 OWN = "{interface}"
@@ -219,16 +208,16 @@ class World:
     """The observed state of the host; a set of pairs has an interface index with each value.
 
     `metadata_index` is the device that leads to the metadata service, 0 for none. Leased addresses
-    have a lifetime; `endless_leases` are others that dhclient or udhcpc has leased. `age` is in
-    seconds since the boot. `advertised` are the devices on which the kernel accepts routes from
-    router advertisements only as long as they do not forward. `sysctls` are the requested settings
-    by path, if they can be read, `files` the agent's own files, None for one that does not exist.
-    `managers` maps manager and interface to a state; `silent_managers` says why a manager gave no
-    response. `profiles` are the UUIDs of the NetworkManager profiles in use, by interface;
-    `no_manager_runs`: none of them runs, as far as this process can contact them. `accept_ra` is
-    the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the sysctls by path
-    that an advertisement may set, each with its value without one. Autoconfigured addresses are
-    from advertisements, `marked_addresses` are ours, and another host has the
+    have a lifetime; `endless_leases` are others that dhclient or udhcpc has leased. `age`: seconds
+    since the boot, `later_ages`: see `is_aged`. `advertised` are the devices on which the kernel
+    accepts routes from router advertisements only as long as they do not forward. `sysctls` are the
+    requested settings by path, if they can be read, `files` the agent's own files, None for one
+    that does not exist. `managers` maps manager and interface to a state; `silent_managers` says
+    why a manager gave no response. `profiles` are the UUIDs of the NetworkManager profiles in use,
+    by interface; `no_manager_runs`: none of them runs, as far as this process can contact them.
+    `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
+    sysctls by path that an advertisement may set, each with its value without one. Autoconfigured
+    addresses are from advertisements, `marked_addresses` are ours, and another host has the
     `duplicate_addresses`; the network of `bare` ones gets no route by itself. `peer_networks` are
     those of point-to-point addresses, `broadcasts` the explicit broadcast addresses. `routes` are
     the unicast routes of the main table, `other_routes` those of other tables and ours of other
@@ -246,6 +235,7 @@ class World:
     endless_leases: frozenset[tuple[int, Address]] = frozenset()
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
+    later_ages: set[float] = field(default_factory=set, compare=False)
     fixed_sysctls: bool = False
     advertised: frozenset[int] = frozenset()
     sysctls: Mapping[str, str] = field(default_factory=dict)
@@ -269,6 +259,12 @@ class World:
     address_messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
     read_at: float = 0.0
     has_ipv6: bool = True
+
+    def is_aged(self, seconds: float) -> bool:
+        """Whether the boot is so long ago. If not, a decision may change then (`later_ages`)."""
+        if self.age < seconds:
+            self.later_ages.add(seconds)
+        return self.age >= seconds
 
     @cached_property
     def configured_networks(self) -> frozenset[tuple[int, Network]]:
@@ -390,11 +386,3 @@ class Record(NamedTuple):
     def released(self) -> set[str]:
         """The NICs that were released, and are ignored since."""
         return {mac for mac, nic in self.nics.items() if nic.released}
-
-
-class Problem(NamedTuple):
-    """A problem for status; `link` is None if it concerns the whole host."""
-
-    code: ProblemCode
-    text: str
-    link: Optional[LinkKey] = None

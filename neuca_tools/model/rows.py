@@ -11,7 +11,22 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal, NamedTuple, Optional, Union
 
+from neuca_tools.model.links import LinkKey
+
 Severity = Literal["error", "warning", "note"]
+ProblemCode = Literal[  # neuca-status(7) explains them
+    "absent",
+    "ignored",
+    "contested",
+    "drift",
+    "pending",
+    "refused",
+    "failed",
+    "name",
+    "mtu",
+    "invalid",
+    "unsaved",
+]
 
 
 class User(NamedTuple):
@@ -103,6 +118,14 @@ class Fault(NamedTuple):
         words.append(f'"{self.key}"' if self.key else "")
         words.append(f'= "{self.value}"' if self.value else "")
         return ": ".join(filter(None, (place, " ".join(filter(None, words)), self.reason)))
+
+
+class Problem(NamedTuple):
+    """A problem for status; `link` is None if it concerns the whole host."""
+
+    code: ProblemCode
+    text: str
+    link: Optional[LinkKey] = None
 
 
 class Origin(NamedTuple):

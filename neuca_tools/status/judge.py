@@ -51,7 +51,8 @@ class Report(NamedTuple):
     are changes that could not be, which come first in the status. `failed` are the parts of the
     scope (`state.changes`) that this pass tried without success, each with the index
     of its interface, 0 without one; `new_links` are the indexes of the links that it created and
-    udev has processed. These two are not stored.
+    udev has processed. A decision may change at `next_age`, in seconds since the boot. These three
+    are not stored.
     """
 
     finished: str
@@ -63,6 +64,7 @@ class Report(NamedTuple):
     not_rolled_back: tuple[Problem, ...] = ()
     failed: Mapping[str, int] = {}
     new_links: tuple[int, ...] = ()
+    next_age: Optional[float] = None
 
 
 class DocumentStatus(NamedTuple):

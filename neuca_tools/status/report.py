@@ -44,7 +44,7 @@ def write_report(place: StateDirectories, report: Report) -> None:
             {**problem._asdict(), "link": problem.link and str(problem.link)}
             for problem in data[name]
         ]
-    del data["failed"], data["new_links"]
+    del data["failed"], data["new_links"], data["next_age"]
     save_in_run(place, FILE, data)
 
 

@@ -13,6 +13,7 @@ import pytest
 from platforms import made
 from worlds import PLACES, Agent, bare, key, mac, machine, nic, route, world
 
+from neuca_tools.desired.first_nic import LEASE_SECONDS
 from neuca_tools.desired.manager_files import wanted_files
 from neuca_tools.desired.merge import (
     EARLY_MARK_SECONDS,
@@ -389,6 +390,21 @@ def test_what_the_configuration_names_and_what_was_dataplane_before_waits_for_no
         "dataplane",
         "unlisted",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "text", "later"),
+    [
+        (replace(SEEN, age=20.0), OWN_WORD, set()),
+        (YOUNG, OWN_WORD, {LEASE_SECONDS, EARLY_MARK_SECONDS, MANAGEMENT_DHCP_SECONDS}),
+        (YOUNG, ALL_OF_THEM, {LEASE_SECONDS, MANAGEMENT_DHCP_SECONDS}),
+        (OLD, OWN_WORD, set()),
+    ],
+)
+def test_a_decision_says_at_which_ages_of_the_host_it_may_change(seen, text, later):
+    seen = replace(seen, later_ages=set())
+    solve(parse(text), seen=seen)
+    assert seen.later_ages == later
 
 
 def test_a_host_without_any_management_nic_is_configured_in_the_end():
