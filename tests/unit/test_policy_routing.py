@@ -501,7 +501,9 @@ def test_a_netplan_nic_without_a_network_answers_through_its_on_link_gateway(
         (("10.7.0.5/24", "2001:db8::5/128"), ("10.7.0.1", "fe80::1"), "2001:db8::5/128"),
     ],
 )
-def test_a_single_address_needs_no_other_of_the_other_family(addresses, gateways, source):
+def test_single_addresses_of_one_family_leave_through_the_gateway_of_their_nic(
+    addresses, gateways, source
+):
     ways = [{"to": to, "via": via} for to, via in zip(("0.0.0.0/0", "::/0"), gateways)]
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": addresses, "routes": ways}
     other = {"match": {"macaddress": mac(1)}, "dhcp4": True}
