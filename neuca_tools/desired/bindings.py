@@ -47,10 +47,15 @@ def bind_names(
     if not name_keys:
         return platform, []
     new_names = {link.key.mac: link.name for link in platform.links if link.key == link.key.nic}
-    nics_by_name_key, problems = {}, []
-    for mac in sorted(name_keys):
-        name = mac[len(BY_NAME) :]
-        nics_by_name_key[mac] = _nics_matched(name, new_names.get(mac), world, record)
+    renamed = {f"{BY_NAME}{name}": mac for mac, name in new_names.items() if name}
+    nics_by_name_key, problems = dict[str, tuple[str, ...]](), []
+    for mac in sorted(name_keys, key=lambda key: (key in renamed, key)):
+        name, holder = mac[len(BY_NAME) :], renamed.get(mac, mac)
+        if holder == mac:
+            nics_by_name_key[mac] = _nics_matched(name, new_names.get(mac), world, record)
+        else:
+            # A lower device is named by the name that the document gives to a NIC.
+            nics_by_name_key[mac] = nics_by_name_key.get(holder, (holder,))
         if not nics_by_name_key[mac]:
             problems.append(Problem("absent", f'no NIC is named "{name}"'))
     problems += _described_twice(platform, nics_by_name_key)

@@ -23,7 +23,8 @@ _BOM = b"\xef\xbb\xbf"
 # Without the characters that every other kind of user-data begins with.
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}")
 # A text in base64, in which nothing is separated by blanks; of the alphabet for URLs too.
-_ENCODED = re.compile(rb"[\w+/-]{16,}(?:\r?\n[\w+/-]+)*={0,2}")
+# Unlike a long word, it has a digit or a sign.
+_ENCODED = re.compile(rb"(?=[\sA-Za-z_-]*[0-9+/=])[\w+/-]{16,}(?:\r?\n[\w+/-]+)*={0,2}")
 # Its byte order marks, and the beginning of a section header without one.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"\0[")
 _GZIP = b"\x1f\x8b"

@@ -268,10 +268,10 @@ def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> N
     from neuca_tools.documents.platform import combined
 
     last = before.platform if before.source == answer.source else ""
-    reason = combined.blank_part(answer.parts, platform, last)
-    if answer.origin is not None and not reason:
+    reason = combined.lost_part(platform, last)
+    if answer.origin is not None:
         macs = answer.outlet.macs if answer.outlet else ()
-        reason = combined.list_gap(platform, last, macs)
+        reason = combined.list_gap(platform, last, macs) or reason
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 

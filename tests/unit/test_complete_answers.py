@@ -254,7 +254,14 @@ def test_other_documents_need_not_list_every_nic(name, tree):
 
 @pytest.mark.parametrize("meta", ["", "instance-id: one\n"])
 @pytest.mark.parametrize(
-    ("text", "is_gap"), [("", True), ("\n \n", True), ("# none\n", True), ("version: 2\n", False)]
+    ("text", "is_gap"),
+    [
+        ("", True),
+        ("\n \n", True),
+        ("# none\n", True),
+        ("version: 2\n", False),
+        ("config: disabled\n", False),
+    ],
 )
 def test_a_network_config_that_becomes_empty_removes_no_nic(text, is_gap, meta, tmp_path):
     """A full disk and an interrupted copy leave such files; an empty one is none on a first boot."""
@@ -275,6 +282,33 @@ def test_a_network_config_that_becomes_empty_removes_no_nic(text, is_gap, meta, 
     assert counts[:2] == [0, 1]
     assert counts[-1] == is_gap, reasons
     assert ("network-config is empty" in reasons[-1]) is (is_gap and bool(meta))
+
+
+@pytest.mark.parametrize(
+    ("kind", "folder", "metadata", "user_data", "name"),
+    [
+        ("configdrive", "openstack/latest", "meta_data.json", "user_data", "network_data.json"),
+        ("nocloud", ".", "meta-data", "user-data", "network-config"),
+    ],
+)
+def test_a_drive_that_loses_its_network_document_removes_no_nic(
+    kind, folder, metadata, user_data, name, tmp_path
+):
+    drive, state = tmp_path / "drive" / folder, tmp_path / "state"
+    drive.mkdir(parents=True)
+    (drive / metadata).write_text('{"uuid": "one"}')
+    (drive / user_data).write_text("[interfaces]\n")
+    trees = {"nocloud": {"version": 2, "ethernets": {"a": {"match": {"macaddress": ONE}}}}}
+    tree = trees.get(kind, DOCUMENTS[openstack.NAME]([ONE]))
+    (drive / name).write_text(json.dumps(tree))
+    around = Surroundings(tmp_path / "run")
+    for _ in range(3):
+        specs = [parse_source(f"{kind}={tmp_path / 'drive'}")]
+        intake = fetch_document(specs, LONG, Session(), state, around)
+        keep_document(intake, state, around.run_directory)
+        assert len(intake.document.platform.links) == 1
+        assert (f"{name} is empty or missing" in intake.reason) is not (drive / name).exists()
+        (drive / name).unlink(missing_ok=True)
 
 
 def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):

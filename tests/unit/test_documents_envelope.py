@@ -146,6 +146,8 @@ def noise(size):
         (b64encode(b"[interfaces]" + b"#" * MAX_BYTES), f"it is longer than {MAX_BYTES} bytes"),
         (b64encode(b"no document at all"), 'it has no section, such as "[interfaces]"'),
         (b"words that are no base64 at all", 'it has no section, such as "[interfaces]"'),
+        (b"ThisIsOneLongWordAndNoDocument", 'it has no section, such as "[interfaces]"'),
+        (b"some-name_of_a-placeholder\n", 'it has no section, such as "[interfaces]"'),
         (b"A" * 16 + b" " * 500_000 + b"!", 'it has no section, such as "[interfaces]"'),
         (b"# nothing but a comment\n", 'it has no section, such as "[interfaces]"'),
         (b'{"interfaces": []}', 'it has no section, such as "[interfaces]"'),

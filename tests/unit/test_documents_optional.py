@@ -149,6 +149,26 @@ def test_what_only_other_programs_make_or_no_nic_has_is_left_to_them_and_no_erro
     assert [str(link.key) for link in document.links] == ["name ens3", "name ens5"]
 
 
+WORDS = """\
+version: 2
+ethernets: {ens3: {macaddress: permanent}, ens4: {}}
+bonds: {bond0: {interfaces: [ens4], macaddress: Stable}}
+bridges: {br0: {interfaces: [vx], macaddress: preserve}}
+tunnels: {vx: {mode: vxlan, id: 1, link: ens3, macaddress: random}}
+vlans: {v5: {id: 5, link: ens3, macaddress: stable-ssid}}
+"""
+
+
+def test_a_word_for_a_mac_address_costs_no_link():
+    document = made("network-config", WORDS)
+    reason = "only a MAC address can be set"
+    assert [fault.reason.partition(",")[0] for fault in document.faults] == [reason] * 5
+    assert {fault.severity for fault in document.faults} == {"warning"}
+    assert {str(link.key) for link in document.links} == {
+        "name ens3", "name ens4", "bond bond0", "bridge br0", "vxlan vx", "name ens3.5"
+    }  # fmt: skip
+
+
 def test_a_link_that_can_be_made_by_no_program_is_an_error():
     bond = 'bonds: {bond0: {macaddress: "01:00:00:00:00:01", interfaces: [ens4]}}'
     document = made("network-config", f"version: 2\nethernets: {{ens4: {{}}}}\n{bond}")

@@ -181,3 +181,29 @@ def test_an_alternative_name_matches_unless_another_nic_has_it_as_its_own():
     pattern = text.replace("ens4: {", "x: {match: {name: 'en*'}, ")
     document, _ = bind_names(made("network-config", pattern), world(other, own), Record())
     assert list(links(document)) == [A, B]
+
+
+SWAPPED = f"""\
+version: 2
+ethernets:
+  first: {{match: {{macaddress: "{A}"}}, set-name: eth1}}
+  second: {{match: {{macaddress: "{B}"}}, set-name: eth0}}
+  third: {{match: {{name: ens5}}, set-name: data0}}
+bridges: {{br0: {{interfaces: [eth1, data0]}}}}
+vlans: {{v5: {{link: eth0, id: 5}}}}
+"""
+
+
+def test_a_port_or_lower_device_with_a_new_name_is_the_nic_that_gets_this_name():
+    macs = [A, B, "fa:16:3e:00:00:03"]
+    names = [["eth0", "eth1", "ens5"], ["eth1", "eth0", "data0"]]
+    for before_or_after in names:
+        devices = [
+            nic(index, mac=mac, permanent_mac=mac, name=name)
+            for index, (mac, name) in enumerate(zip(macs, before_or_after), 1)
+        ]
+        document, problems = bind_names(made("network-config", SWAPPED), world(*devices), Record())
+        (bridge,) = (link for link in document.links if link.key.kind == "bridge")
+        assert list(map(str, bridge.virtual.members)) == [macs[0], macs[2]]
+        assert f"{macs[1]}.5" in links(document)
+        assert problems == []

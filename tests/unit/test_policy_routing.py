@@ -494,6 +494,24 @@ def test_a_netplan_nic_without_a_network_answers_through_its_on_link_gateway(
     assert platform.faults == ()
 
 
+@pytest.mark.parametrize(
+    ("addresses", "gateways", "source"),
+    [
+        (("203.0.113.7/32", "2001:db8::5/64"), ("203.0.113.254", "fe80::1"), "203.0.113.7/32"),
+        (("10.7.0.5/24", "2001:db8::5/128"), ("10.7.0.1", "fe80::1"), "2001:db8::5/128"),
+    ],
+)
+def test_single_addresses_of_one_family_leave_through_the_gateway_of_their_nic(
+    addresses, gateways, source
+):
+    ways = [{"to": to, "via": via} for to, via in zip(("0.0.0.0/0", "::/0"), gateways)]
+    nic_ = {"match": {"macaddress": mac(2)}, "addresses": addresses, "routes": ways}
+    other = {"match": {"macaddress": mac(1)}, "dhcp4": True}
+    found = resolved(of_netplan({"a": nic_, "b": other}))
+    assert found.problems == ()
+    assert {rule.source for rule in found.desired.rules} >= {source}
+
+
 def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
     ways = [{"to": "203.0.113.1/32", "scope": "link"}, {"to": "10.60.0.0/16", "via": "203.0.113.1"}]
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": ["203.0.113.9/32"], "routes": ways}

@@ -101,15 +101,16 @@ def list_gap(text: str, before: str, macs: Collection[str]) -> str:
     return listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
 
 
-def blank_part(parts: Collection[str], text: str, before: str) -> str:
-    """Why a source's network-config is incomplete: it has become empty, as if it were cut off.
+def lost_part(text: str, before: str) -> str:
+    """Why a source's document about the network is incomplete: it is gone, as if it were cut off.
 
-    `parts` are the names of what the source has now.
+    A full disk and an interrupted copy leave such files; `config: disabled` requests no network.
     """
-    if netplan.NAME not in parts or not before or text == before:
+    if not before or text == before:
         return ""
-    is_blank = netplan.NAME not in _parse_trees(text)
-    return f"{netplan.NAME} is empty" if is_blank and netplan.NAME in _parse_trees(before) else ""
+    lost = _parse_trees(before).keys() - _parse_trees(text).keys()
+    names = sorted(lost & {netplan.NAME, openstack.NAME})
+    return f"{names[0]} is empty or missing" if names else ""
 
 
 def _address_gap(

@@ -241,7 +241,7 @@ class Draft:
             routing=NicRouting(
                 gateways=tuple(self.gateways),
                 implied=self.has_platform_gateways
-                or self._is_isolated(*(hop.version for hop in self.gateways)),
+                or any(self._is_isolated(hop.version) for hop in self.gateways),
                 subnets=tuple(self.subnets),
             ),
             automatic=self.automatic if self.automatic != Automatic() else None,
@@ -252,12 +252,12 @@ class Draft:
             self.part.fault("mtu", str(self.mtu), reason)
         return hands_off(request) if self.state == "user" else request
 
-    def _is_isolated(self, *families: int) -> bool:
-        """Whether all addresses of these families are single ones, in no network.
+    def _is_isolated(self, family: int) -> bool:
+        """Whether all addresses of this family are single ones, in no network.
 
         Packets from such an address cannot leave but through the gateway of the link.
         """
-        addresses = [address for address in self.addresses if address.version in families]
+        addresses = [address for address in self.addresses if address.version == family]
         return bool(addresses) and all(address.network.num_addresses == 1 for address in addresses)
 
     def finish_isolated(self) -> None:

@@ -60,7 +60,6 @@ _OFFLOADS = {
     "large-receive-offload": "lro",
 }
 _SWITCH = {True: "on", False: "off"}
-_MAC_WORDS = ("permanent", "preserve", "random", "stable", "stable-ssid")
 _ACTIVATION = ("manual", "off")
 # Switches without an effect that are off by default.
 _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "wakeonlan")
@@ -278,7 +277,7 @@ def _set_mac(draft: Draft) -> None:
     """Set the MAC address of a NIC; netplan has words for some of them."""
     link = draft.part
     word = (link.text("macaddress") or "").lower()
-    if word in _MAC_WORDS:
+    if word in virtual_links.MAC_WORDS:
         reason = "only a MAC address can be set, and the permanent one is the default"
         link.fault("macaddress", word, reason, "warning")
     elif word:

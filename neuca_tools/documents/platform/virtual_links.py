@@ -32,6 +32,8 @@ PORT_SETTINGS = {
 _MAC_KEYS = dict.fromkeys(
     ("mac_address", "macaddress", "ethernet_mac_address", "vlan_mac_address"), "mac"
 )
+# What NetworkManager chooses a MAC address by.
+MAC_WORDS = ("permanent", "preserve", "random", "stable", "stable-ssid")
 
 
 def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -58,6 +60,9 @@ def set_options(
     for key in present:
         # The items of a list become one text, separated by commas.
         text = ",".join(part.texts(key))
+        if names[key] == "mac" and text.lower() in MAC_WORDS:
+            part.warn(key, "only a MAC address can be set, ignoring it")
+            continue
         read = partial(_read_setting, draft.key.kind, names[key])
         option = part.parse(key, text, read) if text else None
         if option is not None:
