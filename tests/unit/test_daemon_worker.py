@@ -338,6 +338,7 @@ def test_a_job_that_cannot_begin_leaves_no_watch_for_all_routes(daemon, monkeypa
     monkeypatch.setattr(socket, "socketpair", fail)
     daemon._begin(daemon._job)
     assert (daemon._worker, groups()) == (None, before)
+    assert daemon._plans.retry == daemon._backoff.due() > time.monotonic()
 
 
 def test_what_disappeared_is_known_until_a_pass_has_completed(daemon):
