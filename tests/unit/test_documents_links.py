@@ -278,27 +278,6 @@ def test_a_key_of_a_link(text, expected):
     assert setting(text) == expected
 
 
-MEMBERS = "members = fe163e006daf"
-# The header, an unusable line, and a later one that sets the same.
-CORRECTED = [
-    ("bond bond0", "mode = x", "mode = active-backup"),
-    ("interface fe163e006daf", "gateway = x", "gateway = 10.0.0.1"),
-    ("interface fe163e006daf", "state = x", "state = up"),
-]
-
-
-@pytest.mark.parametrize(("header", "wrong", "right"), CORRECTED)
-def test_a_line_that_is_unusable_counts_for_nothing_once_another_has_set_the_same(
-    header, wrong, right
-):
-    more = [MEMBERS] if header.startswith("bond") else []
-    expected, _ = section(*more, "# nothing", right, header=header)
-    link, faults = section(*more, wrong, right, header=header)
-    assert (len(faults), link) == (1, expected)
-    unusable, _ = section(*more, wrong, header=header)
-    assert unusable != expected
-
-
 def test_settings_and_addresses_of_one_link_are_bounded():
     sysctls = [f"sysctl.net.core.x{number} = 1" for number in range(MAX_SETTINGS + 5)]
     link, faults = section(*sysctls)
