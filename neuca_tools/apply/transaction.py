@@ -216,8 +216,7 @@ class Transaction:
             return
         self.host.wait_for_udev(self.result.done)
         for delay in VERIFY_DELAYS_SECONDS:
-            if delay:
-                watch.wait(delay)
+            watch.wait(delay)
             left = self._unfinished()
             further = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
             if further:

@@ -222,17 +222,16 @@ def merge_layers(
 ) -> dict[LinkKey, LinkRequest]:
     """One request for each link; each setting of the local configuration takes precedence.
 
-    The lower devices of a link that is requested to be up are brought up too.
+    The lower devices of a link that is requested to be up are brought up too. Those without a state
+    have no lower devices of their own, so that the order does not matter.
     """
     merged = {
         request.key: request
         for request in with_parents(with_vrfs(combine_requests(document, local)))
     }
-    for key in sorted(merged, key=lambda key: key.order, reverse=True):
-        if merged[key].state != "up":
-            continue
-        for lower in (key.nic, *lower_of(merged[key])):
-            if lower in merged and merged[lower].state is None:
+    for key, request in tuple(merged.items()):
+        for lower in (key.nic, *lower_of(request)):
+            if request.state == "up" and lower in merged and merged[lower].state is None:
                 merged[lower] = replace(merged[lower], state="up")
     return {key: _with_dns(request) for key, request in merged.items()}
 

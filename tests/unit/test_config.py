@@ -567,3 +567,27 @@ def test_an_empty_value_of_a_later_file_selects_the_default_of_a_link_too(config
     )
     (link,) = found.links
     assert (link.mtu, link.txqueuelen, link.sysctls, found.faults) == (None, 5, (), ())
+
+
+# A section, an unusable line of it in one file, and the line of a later file that sets the same.
+CORRECTED = [
+    ("[bond bond0]\nmembers = 020000000002\n", "mode = x\n", "mode = active-backup\n"),
+    ("[interface 020000000002]\n", "gateway = x\n", "gateway = 10.0.0.1\n"),
+    ("[interface 020000000002]\n", "state = x\n", "state = up\n"),
+]
+
+
+@pytest.mark.parametrize(("section", "wrong", "right"), CORRECTED)
+def test_an_unusable_line_does_no_harm_once_a_later_file_sets_the_same(
+    tmp_path, section, wrong, right
+):
+    path, later = tmp_path / "config", tmp_path / "config.d" / "a.conf"
+    later.parent.mkdir()
+    later.write_text(f"{section.splitlines()[0]}\n{right}")
+    path.write_text(section)
+    expected = load_config(path)
+    path.write_text(section + wrong)
+    corrected = load_config(path)
+    assert (len(corrected.faults), corrected.links) == (1, expected.links)
+    later.unlink()
+    assert load_config(path).links != expected.links

@@ -95,6 +95,26 @@ def test_what_protects_nothing_does_not_stop(config, text):
     config(text).demand_protection()
 
 
+# Without them, more is changed or believed than the administrator permits (neuca-config(5)).
+PROTECTIVE = [
+    ("linux", "managers", "none"),
+    ("metadata", "sources", "none"),
+    ("guest", "hostname", "no"),
+    ("guest", "router", "no"),
+    ("guest", "users", "no"),
+    ("guest", "storage", "no"),
+    ("guest", "scripts", "no"),
+]
+
+
+@pytest.mark.parametrize(("section", "option", "value"), PROTECTIVE)
+def test_each_of_them_stops_if_its_last_letter_is_left_out_or_it_is_repeated(config, section, option, value):  # fmt: skip
+    config(f"[{section}]\n{option} = {value}\n").demand_protection()
+    for lines in (f"{option[:-1]} = {value}\n", f"{option} = {value}\n" * 2):
+        with pytest.raises(ConfigError, match="nothing new"):
+            config(f"[{section}]\n{lines}").demand_protection()
+
+
 def test_a_later_file_may_set_a_list_again(config, tmp_path):
     (tmp_path / "config.d").mkdir()
     (tmp_path / "config.d" / "a.conf").write_text(f"[network]\nmanagement-macs = {OTHER}\n")

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel import KERNEL_PROTOCOL
+from kernel import KERNEL_PROTOCOL, default_route
 from worlds import LAWS, Agent, document_texts, kernels, mac, machine, nic
 
 from neuca_tools.desired import coverage
@@ -212,3 +212,16 @@ def test_no_documents_get_more_than_the_limit_nor_a_guarded_host_whatever_they_a
 )  # fmt: skip
 def test_a_prefix_that_reaches_the_limit_or_a_private_block_is_broad(prefix, broad):
     assert coverage.is_broad(ip_network(prefix)) == broad
+
+
+@pytest.mark.parametrize(("metric", "is_preferred"), [(50, True), (100, False), (150, False)])
+def test_a_default_route_that_is_preferred_to_the_management_nics_is_reported(metric, is_preferred):
+    agent = Agent(host(), NIC2)
+    agent.run()
+    default_route(agent.kernel, 2, ip_address("10.0.0.254"), metric=metric)
+    problems = [(one.code, one.text) for one in agent.survey().resolution.problems]
+    text = (
+        "another program leads the IPv4 default route of this host through eth2 via 10.0.0.254"
+        f" (metric {metric}), not through the management NIC (metric 100)"
+    )
+    assert problems == [("contested", text)] * is_preferred

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from neuca_tools.agent import worker as worker_module
 from neuca_tools.agent.backoff import WHOLE_PASS
 from neuca_tools.agent.daemon import (
     DEBOUNCE_SECONDS,
@@ -38,6 +39,7 @@ from neuca_tools.backends.processes import process_note
 from neuca_tools.commands.neucad import _single_instance
 from neuca_tools.config import Config
 from neuca_tools.files import locked
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import WHY, save_state
@@ -223,6 +225,39 @@ def test_an_address_does_not_wait_for_udev_unless_a_nic_does(
     assert clock.passes == [begins]
 
 
+@pytest.mark.parametrize("created", [(), (1,)])
+def test_the_links_that_a_pass_has_created_are_no_news_when_it_ends(daemon, created):
+    ends = os.pipe()
+    daemon._watch_descriptor(ends[0], lambda: None)
+    result = JobResult(made_pass=True, completed_pass=True, sha256="x", new_links=created)
+    daemon._worker = SimpleNamespace(
+        config=daemon.config, fileno=lambda: ends[0], result=lambda: result, end=lambda: None
+    )
+    daemon._plan_event_pass(EVENT_GAP_SECONDS, {1})
+    daemon._end()
+    assert (daemon._plans.events is None) is bool(created)
+    for descriptor in ends:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("content", [None, "[global]\n"])
+def test_a_start_without_a_document_asks_the_sources_and_lets_the_boot_go_on(
+    daemon, monkeypatch, content
+):
+    if content:
+        records.save_document(daemon.config.state, StoredDocument("ec2", "0", "now", content))
+    jobs = []
+
+    def begin(job):
+        jobs.append((job.start, job.run, job.fetch))
+        daemon._is_stopping = True
+
+    monkeypatch.setattr(daemon, "_begin", begin)
+    daemon.run()
+    assert jobs == [(True, True, content is None)]
+    assert daemon._is_ready is (content is None)
+
+
 # --- A stop while a child works -------------------------------------------------------------------
 
 
@@ -244,6 +279,19 @@ def test_a_stop_waits_for_a_pass_only_and_for_no_report_that_is_there(said, miss
         assert worker.wait() is misses
         assert time.monotonic() - began < PASS_GRACE_SECONDS
     assert worker._received == said
+
+
+@pytest.mark.parametrize("said", [b"pass\n", b'pass\n{"ran": '])
+def test_a_pass_that_does_not_end_is_not_waited_for_for_ever(monkeypatch, said):
+    """The daemon then kills it, and the next one repeats it."""
+    monkeypatch.setattr(worker_module, "PASS_GRACE_SECONDS", 0.01)
+    worker = object.__new__(Worker)
+    worker._socket, child = socket.socketpair()
+    worker._received = b""
+    with worker._socket, child:
+        child.sendall(said)
+        assert worker.wait()
+        assert worker.result() is None
 
 
 # --- One daemon -----------------------------------------------------------------------------------
@@ -290,6 +338,7 @@ def test_a_job_that_cannot_begin_leaves_no_watch_for_all_routes(daemon, monkeypa
     monkeypatch.setattr(socket, "socketpair", fail)
     daemon._begin(daemon._job)
     assert (daemon._worker, groups()) == (None, before)
+    assert daemon._plans.retry == daemon._backoff.due() > time.monotonic()
 
 
 def test_what_disappeared_is_known_until_a_pass_has_completed(daemon):

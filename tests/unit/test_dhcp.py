@@ -16,7 +16,7 @@ from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.dhcp import MAX_ROUTES
+from neuca_tools.desired.dhcp import MAX_ROUTES, learned_gateways
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Document, NicRecord, Record, Route
@@ -88,6 +88,26 @@ def main_routes(found):
 
 def refusals(found):
     return [note.reason for note in found.notes if note.setting == "dhcp"]
+
+
+# Routes that the client has learned, and the gateway of the link by them.
+VIA, OTHER = "10.9.0.1", "10.9.0.2"
+GATEWAYS = [
+    ([LINK], {}),
+    ([LINK, offered("10.8.0.0/16", VIA)], {}),
+    ([offered("0.0.0.0/0")], {}),
+    ([offered("0.0.0.0/0"), offered("0.0.0.0/0", VIA, metric=2000)], {4: VIA}),
+    ([offered("10.8.0.0/16", OTHER, metric=1), offered("0.0.0.0/0", VIA)], {4: VIA}),
+    ([offered("0.0.0.0/0", OTHER, metric=2000), offered("0.0.0.0/0", VIA)], {4: VIA}),
+    ([offered("0.0.0.0/0", VIA), offered("::/0", "fe80::1", source=None)], {4: VIA, 6: "fe80::1"}),
+]
+
+
+@pytest.mark.parametrize(("routes", "expected"), GATEWAYS)
+def test_the_gateway_of_a_link_is_that_of_its_best_default_route(routes, expected):
+    look = seen(*routes)
+    gateways = learned_gateways(solve(look).roles, look)
+    assert gateways == {key(2): {version: ip_address(text) for version, text in expected.items()}}
 
 
 # --- files ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
+from neuca_tools.errors import ManagerError
 from neuca_tools.model import Automatic, LinkKey, OwnClients, Record, World
 from neuca_tools.plan.operations import StartClient, StopClient
 
@@ -430,6 +431,45 @@ def test_a_manager_that_is_enabled_may_still_start(tmp_path):
     (tmp_path / "unit").touch()
     (wants / "NetworkManager.service").symlink_to(tmp_path / "unit")
     assert dhcpclients.is_manager_enabled(tmp_path)
+
+
+class Units:
+    """systemd, with the clients that run as its units; what it is told is recorded."""
+
+    def __init__(self, *running):
+        self.running, self.told = frozenset(running), []
+
+    def alive(self):
+        if not self.running:
+            raise ManagerError("asked systemd for the DHCP clients: no response")
+        return self.running
+
+    def restart(self, label):
+        self.told.append(("restart", label))
+
+    def stop(self, label):
+        self.told.append(("stop", label))
+
+
+def test_a_client_of_systemd_is_started_and_stopped_by_its_unit(tmp_path):
+    units = Units("other")
+    clients = dhcpclients.Clients(tmp_path, tmp_path / "helper", units)
+    (tmp_path / f"eth1{dhcpclients.GONE}").touch()  # it is requested again while it is stopped
+    clients.start("eth1", "{}")
+    assert (units.told, [path.name for path in tmp_path.iterdir()]) == (
+        [("restart", "eth1")],
+        [f"eth1{dhcpclients.REQUEST}"],
+    )
+    clients.stop("eth1", releases=False)
+    assert (units.told[1:], list(tmp_path.iterdir())) == ([("stop", "eth1")], [])
+
+
+@pytest.mark.parametrize(("running", "expected"), [(["eth1", "x"], {"eth1"}), ([], {"eth1", "eth2"})])  # fmt: skip
+def test_a_client_has_ended_only_if_systemd_says_so(tmp_path, running, expected):
+    for label in ("eth1", "eth2"):
+        (tmp_path / f"{label}{dhcpclients.REQUEST}").write_text("{}")
+    clients = dhcpclients.Clients(tmp_path, tmp_path / "helper", Units(*running))
+    assert clients.read("none").running == expected
 
 
 def test_only_the_process_that_was_started_is_told_to_release_its_lease(tmp_path):

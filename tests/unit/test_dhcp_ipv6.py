@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
 
@@ -17,7 +18,7 @@ from test_dhcp_requests import document
 from worlds import key, mac
 
 from neuca_tools.agent import autoconfiguration
-from neuca_tools.agent.autoconfiguration import State
+from neuca_tools.agent.autoconfiguration import MAX_ROUTERS, State
 from neuca_tools.backends import advertisements, dhcplease, linkwatch
 from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_advertisement
 from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
@@ -393,6 +394,57 @@ def test_a_link_local_address_counts_once_it_is_no_longer_tentative(tmp_path):
         assert linkwatch.has_link_local(2, table) is expected
         assert not linkwatch.has_link_local(3, table)
     assert not linkwatch.has_link_local(2, tmp_path / "none")
+
+
+# Whether a prefix is on the link and for addresses, and whether the link gets a route to it and an address in it.
+PREFIXES = [(True, True), (True, False), (False, True), (False, False)]
+
+
+@pytest.mark.parametrize(("on_link", "autonomous"), PREFIXES)
+def test_a_prefix_gives_only_what_its_flags_say(on_link, autonomous):
+    """RFC 4861, 6.3.4, and RFC 4862, 5.5.3."""
+    state = State({}, 0.0, 0.0)
+    prefix = USUAL._replace(on_link=on_link, autonomous=autonomous)
+    state.hear(advertisement(prefix, lifetime=0), 0.0)
+    found = said(state, 100.0)
+    assert [route.to for route in found.routes if route.via is None] == [NETWORK] * on_link
+    assert [address.address for address in found.addresses] == [ADDRESS] * autonomous
+
+
+# The lifetimes of a router and of its prefix, the flags of the prefix, and when the first of them ends.
+ENDS = [
+    (1800, 10000, (True, True), 1800.0),
+    (1800, 600, (True, False), 600.0),
+    (1800, 600, (False, True), 600.0),
+    (1800, 600, (False, False), 1800.0),
+]
+
+
+@pytest.mark.parametrize(("router", "valid", "flags", "expected"), ENDS)
+def test_the_link_changes_when_the_first_lifetime_ends(router, valid, flags, expected):
+    state = State({}, 0.0, 0.0)
+    assert state.next_end() == math.inf
+    prefix = USUAL._replace(on_link=flags[0], autonomous=flags[1], valid=valid, preferred=valid)
+    state.hear(advertisement(prefix, lifetime=router), 0.0)
+    assert state.next_end() == expected
+
+
+def test_what_has_ended_makes_room_for_other_routers():
+    state = State({}, 0.0, 0.0)
+    for number in range(MAX_ROUTERS):
+        state.hear(advertisement(router=IPv6Address(f"fe80::{number + 1}"), lifetime=10), 0.0)
+    late = IPv6Address("fe80::ff")
+    for now, expected in ((5.0, IPv6Address("fe80::1")), (10.0, late)):
+        state.hear(advertisement(router=late), now)
+        assert [route.via for route in said(state, now).routes] == [expected]
+
+
+@pytest.mark.parametrize(("left", "expected"), [(2.5, [2]), (1.0, [1]), (0.5, [])])
+def test_an_address_is_set_while_it_has_a_whole_second_left(left, expected):
+    """A lifetime of 0 would be refused by the kernel (EINVAL)."""
+    state = State({}, 0.0, 0.0)
+    state.hear(advertisement(USUAL), 0.0)
+    assert [address.valid for address in said(state, USUAL.valid - left).addresses] == expected
 
 
 class Flood:

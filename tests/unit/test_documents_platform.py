@@ -643,6 +643,22 @@ def test_without_its_mac_the_primary_nic_of_ec2_is_number_0():
     assert list(hints(made("EC2 network", json.dumps(tree)))) == ["02:00:00:00:00:01"]
 
 
+A, B = "02:00:00:00:00:01", "02:00:00:00:00:02"
+PRIMARY_NICS = [
+    ("EC2 network", {"mac": A, "macs": {A: {}, B: {}}}),
+    ("EC2 network", {"macs": {A: {"device-number": "0"}, B: {"device-number": "1"}}}),
+    ("GCE instance", {"networkInterfaces": [{"mac": A}, {"mac": B}]}),
+    ("OCI VNICs", {"vnics": [{"macAddr": A}, {"macAddr": B}]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "tree"), PRIMARY_NICS)
+def test_which_nic_is_the_primary_one_is_stated_and_not_suggested(kind, tree):
+    """A NIC with the default route would be preferred to one that is only suggested."""
+    document = made(kind, json.dumps(tree))
+    assert [(hint.mac, hint.firm) for hint in document.management] == [(A, True)]
+
+
 def test_where_two_nics_of_ec2_have_number_0_neither_is_touched():
     """As for a moment after one was attached, where nothing says which is the primary one."""
     tree = {

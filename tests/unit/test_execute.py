@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from worlds import key
 
 from neuca_tools.apply.execute import GuardedWriter, apply
+from neuca_tools.backends import raw_requests, wire
 from neuca_tools.files import MAX_SINGLE_SYNCS
 from neuca_tools.model import World
 from neuca_tools.plan.link_operations import SetDevice
@@ -67,3 +71,23 @@ def test_a_port_setting_of_a_nic_that_is_gone_fails():
     assert [(failure.operation, failure.reason) for failure in result.failures] == [
         (setting, "No such device")
     ]
+
+
+LIFETIMES = [(50, [(50, 150)]), (150, [(0, 50)]), (300, [])]
+
+
+@pytest.mark.parametrize(("elapsed", "expected"), LIFETIMES)
+def test_an_address_is_restored_with_what_is_left_of_its_lifetimes(monkeypatch, elapsed, expected):
+    """It was seen with 100 seconds in which it is preferred, and 200 in which it is valid."""
+    sent = []
+    monkeypatch.setattr(raw_requests, "_send_request", lambda *request: sent.append(request[-1]))
+    lifetimes = raw_requests._CACHE.pack(100, 200, 0, 0)
+    message = raw_requests.ADDRESS.pack(2, 24, 0, 0, 2)
+    message += wire.encode_attribute(raw_requests._LIFETIMES, lifetimes)
+    writer = GuardedWriter(netlink=None, managers=None, allowed={2})
+    writer.restore_address(2, message, time.monotonic() - elapsed)
+    left = [raw_requests._CACHE.unpack(value)[:2] for body in sent
+            for kind, value in wire.parse_attributes(body[raw_requests.ADDRESS.size :])
+            if kind == raw_requests._LIFETIMES]  # fmt: skip
+    # Two requests: without duplicate address detection, and without the flag for it.
+    assert [pytest.approx(pair, abs=2) for pair in left] == expected * 2

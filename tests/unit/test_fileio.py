@@ -8,16 +8,20 @@ import errno
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from neuca_tools import libc
-from neuca_tools.errors import ApplyError, LockedError, RecordError
+from neuca_tools.agent import image_capture, image_clean
+from neuca_tools.backends import processes, sysctl
+from neuca_tools.errors import ApplyError, LockedError, ObserveError, RecordError
 from neuca_tools.files import (
     MAX_SINGLE_SYNCS,
     NEW,
@@ -25,8 +29,10 @@ from neuca_tools.files import (
     locked,
     read_bytes,
     replace_file,
+    sync_directory,
     write_files,
 )
+from neuca_tools.guest import blocks
 from neuca_tools.state.store import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +40,47 @@ ROOT = Path(__file__).parents[2]
 
 def listing(directory):
     return sorted(path.name for path in directory.iterdir())
+
+
+def lock_and_release(path):
+    with locked(path, 0.0):
+        pass
+
+
+# Calls that open something, with the file that each is given; the daemon makes them for months.
+OPENING = [
+    (read_bytes, "file"),
+    (read_bytes, "pipe"),
+    (lambda path: write_files({path: b"x"}), "file"),
+    (lambda path: sync_directory(path.parent), "file"),
+    (lock_and_release, "file"),
+    (lock_and_release, "pipe"),
+    (lock_holder, "file"),
+    (lock_holder, "pipe"),
+    (blocks.read_regular_file, "file"),
+    (blocks.read_regular_file, "pipe"),
+    (lambda path: sysctl.read_value(f"net/{path.name}"), "file"),
+    (lambda path: sysctl.read_value(f"net/{path.name}"), "directory"),
+    (lambda path: sysctl.write_value(f"net/{path.name}", "1"), "file"),
+    (lambda _: processes.end_process(os.getpid(), 0, 0.0), "file"),
+    (image_clean._truncate_file, "file"),
+    (image_capture._has_flags, "file"),
+    (image_capture._has_flags, "directory"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), OPENING)
+def test_a_descriptor_is_closed_again_also_after_an_error(tmp_path, monkeypatch, call, name):
+    place = tmp_path / "net"
+    place.mkdir()
+    (place / "file").write_bytes(b"x")
+    (place / "directory").mkdir()
+    os.mkfifo(place / "pipe")
+    monkeypatch.setattr(sysctl, "ROOT", tmp_path)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with suppress(ApplyError, RecordError, ObserveError, OSError):
+        call(place / name)
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -128,6 +175,18 @@ def test_the_mode_does_not_depend_on_the_umask(tmp_path, mode, umask):
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("has_leftover", [False, True])
+def test_nobody_else_can_open_a_file_before_it_has_its_mode(tmp_path, has_leftover):
+    if has_leftover:
+        (tmp_path / f"file{NEW}").write_bytes(b"of a crash")
+    modes, before = [], os.umask(0)
+    try:
+        replace_file(tmp_path / "file", b"x", lambda new: modes.append(os.fstat(new).st_mode))
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(mode) for mode in modes] == [0o600]
 
 
 def test_a_link_planted_at_the_temporary_name_is_not_written_through(tmp_path):

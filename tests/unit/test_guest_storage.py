@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import os
 import resource
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,6 +193,20 @@ def test_a_disk_cannot_make_anybody_root():
 def test_no_shell_reads_the_options(disk, tmp_path):
     blockdev.make_file_system(disk, "ext4", f'-F -L "a$(touch{tmp_path})"')
     assert blockdev.read_signatures(disk)["LABEL"].startswith("a\\$(touch")
+
+
+@pytest.mark.parametrize("carries", ["", "ext2"])
+@pytest.mark.parametrize(("is_requested", "kind"), [(True, "ext4"), (True, ""), (False, "ext4")])
+def test_only_a_blank_disk_is_formatted_and_only_on_request(disk, carries, is_requested, kind):
+    if carries:
+        blockdev.make_file_system(disk, carries, "-F")
+    before = disk.read_bytes()
+    row = replace(parse(TEXT).storage[0], format=is_requested, fs_type=kind)
+    is_due = is_requested and kind and not carries
+    # What uses it is asked first; that cannot be read of what is no disk.
+    with pytest.raises(ApplyError, match="inspect none: ") if is_due else nullcontext():
+        assert storage._format_blank_disk(row, "none", disk).get("TYPE", "") == carries
+    assert disk.read_bytes() == before
 
 
 def test_a_kernel_without_swap_is_no_bug(tmp_path, monkeypatch):

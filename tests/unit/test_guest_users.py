@@ -9,6 +9,7 @@ import os
 import pwd
 import resource
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -294,6 +295,23 @@ def test_a_child_edits_the_keys_and_reports_errors_and_why_they_are_ignored(home
     keys_of(home).write_text(f"{BEGIN}\n")
     with pytest.raises(ApplyError, match="its marked lines are damaged"):
         authorized_keys.edit_as(user, [KEY])
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="these tests do not run as root, and have no other user to become"
+)
+def test_the_child_is_the_user_alone(tmp_path, monkeypatch):
+    """With a group of root's it could read, and by a link pass on, what is not the user's."""
+    user = pwd.struct_passwd(("nobody", "x", 4711, 4712, "", "/home", "/bin/sh"))
+
+    def ids(*_):
+        return f"{os.getresuid()} {os.getresgid()} {os.getgroups()} {os.umask(0):o} {Path.cwd()}"
+
+    monkeypatch.setattr(authorized_keys, "edit_keys", ids)
+    monkeypatch.chdir(tmp_path)
+    assert authorized_keys.edit_as(user, [KEY]) == (
+        "(4711, 4711, 4711) (4712, 4712, 4712) [4712] 77 /"
+    )
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def test_what_is_not_known_has_no_line(document, report):
     names = {name for name, _ in found}
     assert ("document_info" in names) == bool(document.source)
     assert ("last_pass_changed" in names) == bool(report)
+    assert {value for (name, _), value in found.items() if name.endswith("info")} == {1}
 
 
 def test_a_name_cannot_break_a_line():

@@ -475,6 +475,11 @@ def test_a_network_inside_the_metadata_of_guestinfo(guestinfo):
     assert len(document(ask("vmware")).links) == 1
 
 
+def test_a_value_of_guestinfo_may_be_as_large_as_any_document(guestinfo):
+    guestinfo(userdata=b"x" * (1 << 20))  # the tool appends a newline
+    assert ask("vmware").data == b"x" * (1 << 20)
+
+
 @pytest.mark.parametrize("value", [b"---", b"", b"\n"])
 def test_guestinfo_that_is_not_set(guestinfo, value):
     assert ask("vmware").is_empty
@@ -508,6 +513,7 @@ def test_guestinfo_that_cannot_be_read_is_an_error(guestinfo, values, reason):
     ("script", "reason"),
     [
         ("yes", f"the value is larger than {1 << 20} bytes"),
+        (f"head -c {(1 << 20) + 2} /dev/zero", f"the value is larger than {1 << 20} bytes"),
         ("exec sleep 300", "no response within 1 s"),
         ("exec >&-; exec sleep 300", "no response within 1 s"),
         ("exit 3", "vmware-rpctool ended with status 3"),

@@ -521,3 +521,21 @@ def test_the_original_mtu_of_a_member_is_known_after_a_time_in_a_bond():
     run(one, BOND)
     run(one, "[global]\n")
     assert one.kernel.devices[2].mtu == 1500
+
+
+IMPOSSIBLE = [
+    f"[bond bond0]\nmode = active-backup\nmembers = {mac(2)}, {mac(1)}\n",
+    f"[bridge br0]\nmembers = {mac(2)}, {mac(1)}\n",
+    f"[vrf red]\ntable = 100\nmembers = {mac(2)}, {mac(1)}\n",
+]
+
+
+@pytest.mark.parametrize("section", IMPOSSIBLE)
+def test_a_nic_whose_master_cannot_be_created_keeps_its_address_and_gets_no_other(section):
+    agent = Agent(machine(nic(1), nic(2), mgmt=1))
+    agent.ask(f"[interface {mac(2)}]\naddresses = 10.0.2.1/24\n")
+    agent.run()
+    agent.ask(f"{section}[interface {mac(2)}]\naddresses = 10.0.2.1/24, 10.0.4.1/24\n")
+    agent.run()
+    found = [str(address) for address in agent.kernel.addresses[2] if address.version == 4]
+    assert found == ["10.0.2.1/24"]

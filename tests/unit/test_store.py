@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from neuca_tools.files import write_files
 from neuca_tools.guest import outcome, scripts, storage, users
 from neuca_tools.model import Record
 from neuca_tools.model.shapes import ShapeError, Shapes
+from neuca_tools.state import store
 from neuca_tools.state.records import (
     load_choice,
     load_document,
@@ -156,6 +158,32 @@ def test_an_unsaved_copy_counts_for_more_until_it_is_saved(place):
     assert (unsaved_reason(place), list(place.spare.iterdir())) == ("", [])
     assert json.loads((place.directory / "record.json").read_text())["boot_id"] == "new"
     assert (place.directory / "record.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_full_disk_does_not_take_is_kept_in_the_run_directory(place, monkeypatch):
+    save_state(place, "record.json", {"boot_id": "old"}, 0o600)
+    save_state(place, "journal.json", {"boot_id": "old"}, 0o600)
+
+    def refuse(path, content, mode, sync=True):
+        if path.parent == place.directory:
+            raise ApplyError(f'write "{path}": No space left on device', errno.ENOSPC)
+        write(path, content, mode, sync)
+
+    write = store._write
+    with monkeypatch.context() as full:
+        full.setattr(store, "_write", refuse)
+        for boot_id in ("new", "newest"):
+            save_state(place, "record.json", {"boot_id": boot_id}, 0o600)
+            assert read_state(place, "record.json")["boot_id"] == boot_id
+        store.remove_state(place, "journal.json")
+        assert read_state(place, "journal.json") is None
+        assert unsaved_reason(place).endswith("No space left on device")
+    assert json.loads((place.directory / "record.json").read_text())["boot_id"] == "old"
+    save_state(place, "record.json", {"boot_id": "last"}, 0o600)
+    assert read_state(place, "record.json")["boot_id"] == "last"
+    assert save_unsaved_files(place)
+    assert [path.name for path in place.directory.iterdir()] == ["record.json"]
+    assert read_state(place, "record.json")["boot_id"] == "last"
 
 
 def test_a_file_that_was_to_be_removed_is_gone_at_once_and_removed_later(place):

@@ -8,14 +8,14 @@ import json
 from ipaddress import ip_network
 
 import pytest
-from worlds import nic, route, world
+from worlds import mac, nic, route, world
 
-from neuca_tools.desired.outlets import likely_outlets
+from neuca_tools.desired.outlets import is_overruled, likely_outlets
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign_roles
 from neuca_tools.errors import SourceError
 from neuca_tools.model import NicRecord, Record
-from neuca_tools.model.machine import Outlet
+from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.model.provenance import RTPROT_DHCP, RTPROT_KERNEL
 from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, fetch_path
 from neuca_tools.sources.base import Deadline
@@ -143,3 +143,31 @@ def test_a_record_with_a_doubt_does_not_outrank_the_nic_that_is_believed(doubt, 
         if outlet.is_likely
     ]
     assert likely == expected
+
+
+# Where the service answered, then the NICs that the configuration has for management, ignores and configures itself,
+# and whether the service may no longer be asked there.
+OVERRULED = [
+    (mac(2), [], [], [], False),
+    (mac(2), [mac(2)], [], [], False),
+    (mac(2), [mac(2)], [], [mac(2)], False),
+    (mac(2), [mac(3)], [], [], True),
+    (mac(2), [], [mac(2)], [], True),
+    (mac(2), [], [mac(3)], [], False),
+    (mac(2), [], [], [mac(2)], True),
+    (mac(2), [], [], [mac(3)], False),
+    (f"{mac(2)}.7", [mac(2)], [], [], False),
+    (f"{mac(2)}.7", [mac(3)], [], [], True),
+    (f"{mac(2)}.7", [], [mac(2)], [], True),
+    (f"{mac(2)}.7", [], [], [mac(2)], True),
+    ("", [mac(3)], [mac(2)], [mac(2)], False),
+]
+
+
+@pytest.mark.parametrize(("where", "management", "ignored", "configured", "expected"), OVERRULED)
+def test_the_configuration_rules_out_a_nic_on_which_the_service_has_answered(
+    where, management, ignored, configured, expected
+):
+    origin = MetadataService("ec2", "http://169.254.169.254", where)
+    policy = Policy(frozenset(ignored), frozenset(management))
+    assert is_overruled(origin, policy, configured) is expected
