@@ -627,6 +627,19 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
     assert "D19" not in [one.id for one in found.findings if one.severity != "info"]
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+@pytest.mark.parametrize("name", ["tcp", "udp"])
+def test_the_rate_of_what_did_not_arrive_is_zero(name, direction):
+    """As through a black hole: the sender counts what it has sent."""
+    flow = Flow(
+        "forward", (Interval(0, 10, rate=180e3),), Total(10.0, 225e3, 180e3), Total(10.0, 0.0, 0.0)
+    )
+    stream = Phase("tcp", Run("iperf3", protocol="tcp", flows=(flow,), streams=1, duration=10.0))
+    phase = {"tcp": stream, "udp": udp_phase(1e6, 1e6, 0.0)}[name]
+    found = diagnose(Evidence(phases=(replace(phase, direction=direction),), expect=20e6))
+    assert [one.rate for one in found.phases] == [0.0]
+
+
 @pytest.mark.parametrize(
     "said",
     [

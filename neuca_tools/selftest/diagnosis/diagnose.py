@@ -265,15 +265,18 @@ def _finding_of_hit(
 
 
 def result_of_phase(look: Look) -> PhaseResult:
+    rate = look.flow.rate
+    error = look.phase.run.error if look.phase.run else None
     return PhaseResult(
         name=look.phase.name,
         direction=look.phase.direction,
         protocol=look.protocol,
-        rate=look.flow.rate or _rate_of_intervals(look),
+        # A test that failed counts nothing, whatever has arrived.
+        rate=rate if rate or (rate is not None and not error) else _rate_of_intervals(look),
         loss=look.loss,
         retransmits=look.retransmits,
         passed=has_passed(look),
-        error=look.phase.run.error if look.phase.run else None,
+        error=error,
         steady=look.rate,
     )
 
