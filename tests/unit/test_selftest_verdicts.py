@@ -627,6 +627,24 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
     assert "D19" not in [one.id for one in found.findings if one.severity != "info"]
 
 
+@pytest.mark.parametrize(
+    ("arrived", "code"), [(23.2e6, ExitCode.PASS), (12.2e6, ExitCode.INCONCLUSIVE)]
+)
+def test_what_a_receiver_without_a_cpu_drops_is_no_fault_of_the_path(arrived, code):
+    """Other programs have its CPU for a moment, and the socket of iperf3 overflows."""
+    dropped = int((25e6 - arrived) * 10 / 8 / 1448)
+    ladder = udp_phase(25e6, 25e6, arrived, {"Udp.RcvbufErrors": (0, dropped)})
+    stream = tcp(flow_of(25e6, **QUIET), expect=20e6)
+    busy = on_hosts(replace(stream, phases=(*stream.phases, ladder)), own=2.0, user=1.0)
+    found = diagnose(busy)
+    assert (found.exit_code, found.failures, found.limit) == (code, (), None)
+    more = udp_phase(25e6, 25e6, arrived - 2e6, {"Udp.RcvbufErrors": (0, dropped)})
+    lossy = replace(stream, phases=(*stream.phases, more))
+    assert diagnose(on_hosts(lossy, own=2.0, user=1.0)).exit_code is ExitCode.BELOW
+    idle = diagnose(on_hosts(busy, own=2.0, idle=1.0))
+    assert (idle.exit_code, idle.limit.id) == (ExitCode.BELOW, "D07")
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize("name", ["tcp", "udp"])
 def test_the_rate_of_what_did_not_arrive_is_zero(name, direction):

@@ -32,7 +32,7 @@ from neuca_tools.selftest.conditions.thresholds import (
     has_passed,
     is_held_below,
 )
-from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
+from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, share_lost_by_busy_receiver
 from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import (
     Capacity,
@@ -265,7 +265,7 @@ def _finding_of_hit(
 
 
 def result_of_phase(look: Look) -> PhaseResult:
-    rate = look.flow.rate
+    rate, passed = look.flow.rate, has_passed(look)
     error = look.phase.run.error if look.phase.run else None
     return PhaseResult(
         name=look.phase.name,
@@ -275,7 +275,7 @@ def result_of_phase(look: Look) -> PhaseResult:
         rate=rate if rate or (rate is not None and not error) else _rate_of_intervals(look),
         loss=look.loss,
         retransmits=look.retransmits,
-        passed=has_passed(look),
+        passed=None if not passed and share_lost_by_busy_receiver(look) else passed,
         error=error,
         steady=look.rate,
     )
