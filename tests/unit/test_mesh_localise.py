@@ -714,6 +714,27 @@ def test_a_duplicate_address_names_both_hosts_and_both_macs():
     assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
 
 
+def test_a_host_that_has_the_address_of_its_peer_is_named():
+    """Behind a router no MAC is known, and the other host refuses all connections."""
+    plan = mesh_of(16)
+    client = next(row.client for row in rows_of(plan) if row.server == "n3")
+    rows = [
+        replace(
+            row,
+            macs=(),
+            rate_out=None,
+            rate_back=None,
+            error="own-address" if row.client == client else "refused",
+        )
+        if row.server == "n3"
+        else row
+        for row in rows_of(plan)
+    ]
+    finding = judge_mesh(plan, rows).findings[0]
+    assert (finding.kind, finding.names) == ("duplicate-address", ("n3",))
+    assert finding.text == f"another host has its address too: {client}"
+
+
 @pytest.mark.parametrize("macs", [1, 0])
 def test_another_secret_is_no_second_host_where_a_single_mac_answers(macs):
     """Behind a gateway, no MAC is known."""

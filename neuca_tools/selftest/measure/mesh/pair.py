@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -22,7 +23,12 @@ from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.load import busiest_load
 from neuca_tools.selftest.measure.helper.handshake import ImpostorError
-from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
+from neuca_tools.selftest.measure.helper.peer import (
+    REASON_BY_ERRNO,
+    AbsentError,
+    Helper,
+    connect_to_helper,
+)
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.command import Test
@@ -50,7 +56,8 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
     try:
         route = permitted_route(peer, agent, source=own)
     except UsageError as error:
-        return _with_error(row, "reserved", error)
+        is_own = peer in kernel.devices_by_address()
+        return _with_error(row, "own-address" if is_own else "reserved", error)
     except OSError as error:
         word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
         return _with_error(row, word, error)
@@ -121,8 +128,17 @@ def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helpe
         (phase,) = run_test("tcp", test._replace(direction=direction), helper)
         row = _with_transfer(row, way, phase)
         if phase.run is not None and phase.run.error is not None:
-            return replace(row, error="failed", text=phase.run.error[:MAX_TEXT])
+            text = phase.run.error
+            return replace(row, error=_error_of_iperf(text), text=text[:MAX_TEXT])
     return row
+
+
+def _error_of_iperf(text: str) -> str:
+    """As for the helper if iperf could not connect: its port alone may be filtered."""
+    if "unable to connect" not in text:
+        return "failed"
+    reasons = (reason for number, reason in REASON_BY_ERRNO.items() if os.strerror(number) in text)
+    return next(reasons, "timeout")
 
 
 def _with_transfer(row: Row, way: str, phase: Phase) -> Row:
