@@ -628,16 +628,22 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
 
 
 @pytest.mark.parametrize(
-    ("arrived", "code"), [(23.2e6, ExitCode.PASS), (12.2e6, ExitCode.INCONCLUSIVE)]
+    ("arrived", "unknown"),
+    [
+        (23.2e6, None),
+        (12.2e6, "other programs had the CPU of the receiver: test again without that load"),
+    ],
 )
-def test_what_a_receiver_without_a_cpu_drops_is_no_fault_of_the_path(arrived, code):
+def test_what_a_receiver_without_a_cpu_drops_is_no_fault_of_the_path(arrived, unknown):
     """Other programs have its CPU for a moment, and the socket of iperf3 overflows."""
     dropped = int((25e6 - arrived) * 10 / 8 / 1448)
     ladder = udp_phase(25e6, 25e6, arrived, {"Udp.RcvbufErrors": (0, dropped)})
     stream = tcp(flow_of(25e6, **QUIET), expect=20e6)
     busy = on_hosts(replace(stream, phases=(*stream.phases, ladder)), own=2.0, user=1.0)
     found = diagnose(busy)
-    assert (found.exit_code, found.failures, found.limit) == (code, (), None)
+    code = ExitCode.INCONCLUSIVE if unknown else ExitCode.PASS
+    assert (found.exit_code, found.unknown) == (code, unknown)
+    assert (found.failures, found.limit) == ((), None)
     more = udp_phase(25e6, 25e6, arrived - 2e6, {"Udp.RcvbufErrors": (0, dropped)})
     lossy = replace(stream, phases=(*stream.phases, more))
     assert diagnose(on_hosts(lossy, own=2.0, user=1.0)).exit_code is ExitCode.BELOW

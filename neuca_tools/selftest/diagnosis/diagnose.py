@@ -343,6 +343,9 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
         )
     if any(finding.severity != INFO for finding in findings):
         return None
+    slow = (look for look in session.looks if has_passed(look) is False)
+    if any(map(share_lost_by_busy_receiver, slow)):
+        return "other programs had the CPU of the receiver: test again without that load"
     tcp = next(_below_capacity(session), None)
     return None if tcp is None else _figures_missing(tcp) or _without_condition(session)
 
