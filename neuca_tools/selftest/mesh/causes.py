@@ -200,8 +200,9 @@ def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
 def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequence[Row]) -> Cause:
     kind, names = suspect.entity
     within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
-    clients_without_route = {row.client for row in tests if row.error == "no-network"}
-    if kind in kinds.HOSTS and not clients_without_route.isdisjoint(names):
+    own_errors = {row.error for row in tests if row.client in names}
+    # A neighbour that does not answer is "no-route": the mask may be too short.
+    if kind in kinds.HOSTS and own_errors and own_errors <= {"no-network", "no-route"}:
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
     if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -59,8 +58,7 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
         is_own = peer in kernel.devices_by_address()
         return _with_error(row, "own-address" if is_own else "reserved", error)
     except OSError as error:
-        word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
-        return _with_error(row, word, error)
+        return _with_error(row, "no-network", error)
     if not route.is_as_planned:
         text = f"the route leaves through {route.device.name}, not through {route.planned}"
         return replace(row, error="wrong-interface", text=text)
