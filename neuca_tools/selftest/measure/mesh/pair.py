@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,9 @@ from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, M
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
+# Of the routing table: no route, or one of type unreachable, prohibit or blackhole; 0 is that of
+# `permitted_route` itself.
+NO_ROUTE_ERRORS = (0, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)
 # Round trips that are measured, and the seconds for them.
 ROUND_TRIPS, ROUND_TRIP_SECONDS = 20 + roundtrip.UNCOUNTED, 2.0
 # A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
@@ -58,7 +62,8 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
         is_own = peer in kernel.devices_by_address()
         return _with_error(row, "own-address" if is_own else "reserved", error)
     except OSError as error:
-        return _with_error(row, "no-network", error)
+        word = "no-network" if error.errno in NO_ROUTE_ERRORS else "local"
+        return _with_error(row, word, error)
     if not route.is_as_planned:
         text = f"the route leaves through {route.device.name}, not through {route.planned}"
         return replace(row, error="wrong-interface", text=text)
