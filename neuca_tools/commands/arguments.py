@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neuca_tools import __version__
+
 if TYPE_CHECKING:
     import argparse
 
@@ -79,3 +81,10 @@ CONFIG: Options = {
 }
 COLORS = ("auto", "always", "never")
 JSON: Options = {"json": flag("print JSON")}
+VERSION: Options = {
+    "version": {
+        "action": "version",
+        "version": f"NEuca version {__version__}",
+        "help": "print the version and exit",
+    }
+}

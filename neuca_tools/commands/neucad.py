@@ -14,10 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Optional, cast
 
-from neuca_tools import __version__
 from neuca_tools.agent import trial_file
 from neuca_tools.commands import collect_rarely, with_output
-from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
+from neuca_tools.commands.arguments import CONFIG, VERSION, Options, add_options, flag
 from neuca_tools.commands.common import require_root, run_guarded
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.logs import to_journal
@@ -89,9 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add_options(parser.add_mutually_exclusive_group(), _STEPS)
     add_options(parser, _OPTIONS)
     parser.set_defaults(usage=parser.format_usage)
-    version = f"NEuca version {__version__}"
-    text = "print the version and exit"
-    parser.add_argument("--version", action="version", version=version, help=text)
+    add_options(parser, VERSION)
     return parser
 
 

@@ -13,8 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from neuca_tools import __version__
-from neuca_tools.commands.arguments import CONFIG, flag, seconds_up_to, value
+from neuca_tools.commands.arguments import CONFIG, VERSION, add_options, flag, seconds_up_to, value
 from neuca_tools.commands.arguments import Options as Table
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_parsers import (
@@ -158,7 +157,7 @@ def former_parser() -> argparse.ArgumentParser:
     """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`, without a subcommand."""
     parser = _FormerParser(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
     parser.add_argument("peers", nargs="*")
-    parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
+    add_options(parser, VERSION)
     serve = {"serve": flag("serve tests to peers for a limited time")}
     of_run = (MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
     add_grouped(parser, *of_run, serve, SERVE_OPTIONS)

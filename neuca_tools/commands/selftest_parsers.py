@@ -16,6 +16,7 @@ from typing import Callable, NamedTuple
 from neuca_tools.commands.arguments import (
     CONFIG,
     JSON,
+    VERSION,
     Options,
     add_options,
     add_output_options,
@@ -190,6 +191,7 @@ def overview_parser() -> argparse.ArgumentParser:
         " and arguments are those of run, or with --serve those of serve. neuca-selftest run HOST"
         " tests a host that has the name of a command.",
     )
+    add_options(parser, VERSION)
     rows = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, text in TEXTS.items():
         rows.add_parser(name, help=text.purpose)

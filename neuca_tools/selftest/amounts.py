@@ -45,10 +45,12 @@ def time(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1: "26%", "0.49%"; a share above zero is never shown as "0%"."""
+    """A share of 1: "26%", "0.49%", "<0.001%"; a share above zero is never shown as "0%"."""
     value = share * 100
     if value >= 9.95 or value == 0:
         return f"{value:.0f}%"
     if value >= 0.995:
         return f"{value:.1f}%"
-    return f"{value:.2f}%" if value >= 0.01 else f"{value:.1g}%"
+    if value >= 0.01:
+        return f"{value:.2f}%"
+    return f"{value:.1g}%" if value >= 0.001 else "<0.001%"

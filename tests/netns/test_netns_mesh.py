@@ -93,6 +93,31 @@ def test_a_host_without_the_program_and_one_without_a_route_have_their_reasons(m
     assert found == {("no-route", "n5"): text}, (report, err)
 
 
+def test_why_a_test_has_no_result(made):
+    """A server drops what it receives for iperf. A client has the address of its server, and does not answer for it.
+
+    The routing table of another client rejects its server.
+    """
+    lab = made(6)
+    plan = lab.plan("--rounds", "1", rate="5M", groups=False)
+    ((_, filtered), (client, server), (cut_off, unreached)) = pairs = [
+        tuple(lab.listed[place] for place in pair)
+        for pair in json.loads(plan.read_text())["slots"][0]
+    ]
+    rules = "rule add pref 10 iif dp1 ipproto tcp dport 45678 blackhole\nrule add pref 20 lookup local\nrule del pref 0"
+    lab.run("ip", "-batch", "-", where=lab.hosts[filtered], text=rules)
+    host = lab.hosts[client]
+    lab.run("sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", where=host)
+    lab.run("ip", "address", "add", f"{lab.address[server]}/32", "dev", "lo", where=host)
+    route = f"route add unreachable {lab.address[unreached]}"
+    lab.run("ip", *route.split(), where=lab.hosts[cut_off])
+    lab.go(plan)
+    # The first test of each pair; retests and diagnoses follow.
+    rows = reversed(lab.rows())
+    errors = {(row["client"], row["server"]): row.get("error") for row in rows}
+    assert [errors[pair] for pair in pairs] == ["timeout", "own-address", "no-network"], lab.rows()
+
+
 def test_a_host_tests_from_its_address_in_the_plan(made):
     """It is one of several, and not the one that the kernel prefers; the server accepts no other."""
     lab = made(2)

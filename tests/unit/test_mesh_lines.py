@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -23,12 +24,25 @@ from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import IDLE_SECONDS, Member, read_slots
+from neuca_tools.selftest.measure.mesh.pair import measure_pair
 from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MAX_HOSTS, MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import judge_mesh
+
+
+def test_a_shortage_of_descriptors_is_no_missing_route():
+    plan = mesh_of(2)
+    (row,) = rows_of(plan)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most[1]))
+    try:
+        row = measure_pair(plan, row, AgentPlan(), b"")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert (row.error, row.text) == ("local", "[Errno 24] Too many open files")
 
 
 @pytest.fixture

@@ -670,15 +670,16 @@ def test_no_connection_in_one_direction_is_not_called_slow():
     assert finding.text == f"no connection from {one} to {two}"
 
 
-def test_a_wrong_mask_is_no_firewall():
-    """The host has no route to other racks, and does not answer them; within its rack all is well."""
+@pytest.mark.parametrize("own_error", ["no-network", "no-route"])
+def test_a_wrong_mask_is_no_firewall(own_error):
+    """Too long, it leaves no route to other racks; too short, no neighbour there answers. Within its rack all is well."""
     plan = mesh_of(24, groups=3)
     group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
 
     def row_of(row):
         if "n4" not in (row.client, row.server) or group[row.client] == group[row.server]:
             return row
-        error = "no-network" if row.client == "n4" else "timeout"
+        error = own_error if row.client == "n4" else "timeout"
         return replace(row, rate_out=None, rate_back=None, error=error)
 
     found = judge_mesh(plan, [row_of(row) for row in rows_of(plan)])
@@ -712,6 +713,27 @@ def test_a_duplicate_address_names_both_hosts_and_both_macs():
     finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("duplicate-address", ("n3",))
     assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
+
+
+def test_a_host_that_has_the_address_of_its_peer_is_named():
+    """Behind a router no MAC is known, and the other host refuses all connections."""
+    plan = mesh_of(16)
+    client = next(row.client for row in rows_of(plan) if row.server == "n3")
+    rows = [
+        replace(
+            row,
+            macs=(),
+            rate_out=None,
+            rate_back=None,
+            error="own-address" if row.client == client else "refused",
+        )
+        if row.server == "n3"
+        else row
+        for row in rows_of(plan)
+    ]
+    finding = judge_mesh(plan, rows).findings[0]
+    assert (finding.kind, finding.names) == ("duplicate-address", ("n3",))
+    assert finding.text == f"another host has its address too: {client}"
 
 
 @pytest.mark.parametrize("macs", [1, 0])

@@ -265,6 +265,7 @@ def test_help_without_a_command_lists_the_commands(capsys, words):
     assert raised.value.code == 0
     assert re.findall(r"^    (\w[\w-]*)(?:  |$)", shown, re.MULTILINE) == list(PARSERS)
     assert "--parallel" not in shown
+    assert re.search(r"^  --version +print the version and exit$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", PARSERS)

@@ -436,7 +436,15 @@ def test_a_time_has_the_largest_unit_of_which_it_is_one_after_rounding(value, te
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.26, "26%"), (0.0049, "0.49%"), (2.6e-7, "3e-05%"), (0, "0%"), (1, "100%")],
+    [
+        (0.26, "26%"),
+        (0.0049, "0.49%"),
+        (2.6e-7, "<0.001%"),
+        (0.00001, "0.001%"),
+        (0.0000996, "0.01%"),
+        (0, "0%"),
+        (1, "100%"),
+    ],
 )
 def test_what_is_not_nothing_is_never_shown_as_nothing(value, text):
     assert amounts.percent(value) == text

@@ -778,6 +778,12 @@ HEALTHY = {
     ).replace(LAN[0], "x"),
     "2.5 Gbit/s with jumbo frames in a local network": text([2474] * 6, [760] * 6),
     "the log of both ends of 2.5 Gbit/s with jumbo frames": BOTH_ENDS,
+    "a radio that is fast twice, as its receiver saw it": text(
+        [90, 40, 42, 88, 41, 40, 42, 40], total=0, ends=WAN
+    ),
+    "a radio that ends as fast as it began, as its receiver saw it": text(
+        [158, 78, 77, 80, 78, 79, 77, 125], total=0, ends=WAN
+    ),
     "a receiver that the client left after two seconds": text([94, 93, 0, 0, 0], summary=False),
     "a rate in a local network that nothing varies, but its window": text(
         [581, 601, 586, 591, 607, 599, 589, 586, 591, 596],

@@ -628,6 +628,43 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
 
 
 @pytest.mark.parametrize(
+    ("arrived", "unknown"),
+    [
+        (23.2e6, None),
+        (12.2e6, "other programs had the CPU of the receiver: test again without that load"),
+    ],
+)
+def test_what_a_receiver_without_a_cpu_drops_is_no_fault_of_the_path(arrived, unknown):
+    """Other programs have its CPU for a moment, and the socket of iperf3 overflows."""
+    dropped = int((25e6 - arrived) * 10 / 8 / 1448)
+    ladder = udp_phase(25e6, 25e6, arrived, {"Udp.RcvbufErrors": (0, dropped)})
+    stream = tcp(flow_of(25e6, **QUIET), expect=20e6)
+    busy = on_hosts(replace(stream, phases=(*stream.phases, ladder)), own=2.0, user=1.0)
+    found = diagnose(busy)
+    code = ExitCode.INCONCLUSIVE if unknown else ExitCode.PASS
+    assert (found.exit_code, found.unknown) == (code, unknown)
+    assert (found.failures, found.limit) == ((), None)
+    more = udp_phase(25e6, 25e6, arrived - 2e6, {"Udp.RcvbufErrors": (0, dropped)})
+    lossy = replace(stream, phases=(*stream.phases, more))
+    assert diagnose(on_hosts(lossy, own=2.0, user=1.0)).exit_code is ExitCode.BELOW
+    idle = diagnose(on_hosts(busy, own=2.0, idle=1.0))
+    assert (idle.exit_code, idle.limit.id) == (ExitCode.BELOW, "D07")
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+@pytest.mark.parametrize("name", ["tcp", "udp"])
+def test_the_rate_of_what_did_not_arrive_is_zero(name, direction):
+    """As through a black hole: the sender counts what it has sent."""
+    flow = Flow(
+        "forward", (Interval(0, 10, rate=180e3),), Total(10.0, 225e3, 180e3), Total(10.0, 0.0, 0.0)
+    )
+    stream = Phase("tcp", Run("iperf3", protocol="tcp", flows=(flow,), streams=1, duration=10.0))
+    phase = {"tcp": stream, "udp": udp_phase(1e6, 1e6, 0.0)}[name]
+    found = diagnose(Evidence(phases=(replace(phase, direction=direction),), expect=20e6))
+    assert [one.rate for one in found.phases] == [0.0]
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "unable to connect stream: Connection refused",

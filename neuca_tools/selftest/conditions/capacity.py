@@ -111,8 +111,11 @@ def _is_down(look: Look, rates: Sequence[float]) -> bool:
 def _rises_again(look: Look, rates: Sequence[float], slow: float) -> bool:
     """Whether there is another burst, for which no tokens can gather.
 
-    The sender's buffer fills in the first interval, and may take one whenever it has room.
+    The sender's buffer fills in the first interval, and may take one whenever it has room. What a
+    receiver counts has passed the bucket.
     """
+    if look.is_counted_by_receiver:
+        return max(rates) >= figures.ARRIVED_RATIO * slow
     more = max(rates[1:], default=0.0) - BURST_RATIO * mean(rates)
     burst = more * look.all_intervals[-1].seconds / 8
     return rates[-1] > 2 * slow or burst > send_buffer(look.run)

@@ -98,10 +98,11 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         return memory
     if dropped is None:
         return _usual_cause(look)
-    share = _share_of_losses(look, growth_of_fact(dropped), unknown=1.0)
+    share = _share_dropped(look)
     if share < COUNTED_SHARE:
         return None
-    hit = Hit(
+    is_busy = share_lost_by_busy_receiver(look) > 0
+    return Hit(
         share,
         "the receiver's socket buffer overflowed and dropped "
         f"{counted(round(growth_of_fact(dropped)), 'datagram')}; "
@@ -109,12 +110,28 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         (dropped, look.loss_fact),
         "for iperf3 alone, -w 4M",
         "receiver",
+        confidence=LOW if is_busy else HIGH,
+        severity=INFO if is_busy else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
-    if look.is_disturbed and is_gentle(look):
-        # Any receiver keeps up with so few, unless other programs have its CPU.
-        return hit._replace(confidence=LOW, severity=INFO)
-    return hit
+
+
+def share_lost_by_busy_receiver(look: Look) -> float:
+    """The share of the losses that its socket dropped because other programs had its CPU.
+
+    Otherwise, any receiver keeps up with so few datagrams.
+    """
+    is_busy = lost_datagrams(look) and look.is_disturbed and is_gentle(look)
+    share = _share_dropped(look) if is_busy else 0.0
+    return share if share >= COUNTED_SHARE else 0.0
+
+
+def _share_dropped(look: Look) -> float:
+    """The share of the losses that the receiver's socket dropped; 0 if that is not known."""
+    dropped = look.receiver_fact("Udp.RcvbufErrors")
+    if dropped is None:
+        return 0.0
+    return _share_of_losses(look, growth_of_fact(dropped), unknown=1.0)
 
 
 def _usual_cause(look: Look) -> Optional[Hit]:

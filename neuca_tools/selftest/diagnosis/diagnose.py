@@ -32,7 +32,7 @@ from neuca_tools.selftest.conditions.thresholds import (
     has_passed,
     is_held_below,
 )
-from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
+from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, share_lost_by_busy_receiver
 from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import (
     Capacity,
@@ -265,15 +265,18 @@ def _finding_of_hit(
 
 
 def result_of_phase(look: Look) -> PhaseResult:
+    rate, passed = look.flow.rate, has_passed(look)
+    error = look.phase.run.error if look.phase.run else None
     return PhaseResult(
         name=look.phase.name,
         direction=look.phase.direction,
         protocol=look.protocol,
-        rate=look.flow.rate or _rate_of_intervals(look),
+        # A test that failed counts nothing, whatever has arrived.
+        rate=rate if rate or (rate is not None and not error) else _rate_of_intervals(look),
         loss=look.loss,
         retransmits=look.retransmits,
-        passed=has_passed(look),
-        error=look.phase.run.error if look.phase.run else None,
+        passed=None if not passed and share_lost_by_busy_receiver(look) else passed,
+        error=error,
         steady=look.rate,
     )
 
@@ -340,6 +343,9 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
         )
     if any(finding.severity != INFO for finding in findings):
         return None
+    slow = (look for look in session.looks if has_passed(look) is False)
+    if any(map(share_lost_by_busy_receiver, slow)):
+        return "other programs had the CPU of the receiver: test again without that load"
     tcp = next(_below_capacity(session), None)
     return None if tcp is None else _figures_missing(tcp) or _without_condition(session)
 

@@ -18,7 +18,7 @@ from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
 from neuca_tools.selftest.conditions.thresholds import PARALLEL, has_passed, is_crowded
-from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
+from neuca_tools.selftest.conditions.udp import is_losing, offered_rate, share_lost_by_busy_receiver
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -237,8 +237,9 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 
     If a faster test lost nothing, it is not the path: a host was busy for a moment.
     """
-    if look.known_loss < LOST_SHARE or look.protocol == "tcp":
-        return look.known_loss >= LOST_SHARE
+    loss = look.known_loss * (1 - share_lost_by_busy_receiver(look))
+    if loss < LOST_SHARE or look.protocol == "tcp":
+        return loss >= LOST_SHARE
     faster = (
         other
         for other in looks

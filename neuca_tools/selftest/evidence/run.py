@@ -88,7 +88,7 @@ class Flow:
         """bit/s of the whole test, as received if that is known."""
         if self.is_lost:
             return 0.0
-        return self.received.rate or self.sent.rate
+        return self.sent.rate if self.received.rate is None else self.received.rate
 
     @property
     def retransmits(self) -> Optional[int]:

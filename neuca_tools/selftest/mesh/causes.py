@@ -21,6 +21,7 @@ from neuca_tools.selftest.mesh.observe import (
     JITTER,
     LOSS,
     MTU,
+    OWN_ADDRESS,
     RATE,
     REACH,
     WRONG_NIC_ERRORS,
@@ -92,7 +93,7 @@ def directed_subject(subject: str, direction: str) -> str:
 def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
     """The kind of the finding that a suspect is, and its text."""
     tests = [rows[number] for number in suspect.tests]
-    if suspect.symptom == IDENTITY or _has_rivals(suspect, tests):
+    if suspect.symptom == IDENTITY or _has_rivals(rows, suspect):
         return _of_identity(rows, suspect)
     if suspect.symptom == MTU:
         return _of_mtu(tests, suspect.entity, plan)
@@ -143,10 +144,17 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
     return kind, TEXTS[kind]
 
 
-def _has_rivals(suspect: Suspect, tests: Iterable[Row]) -> bool:
+def _has_rivals(rows: Sequence[Row], suspect: Suspect) -> bool:
     """Whether a second host with this address explains that there is no connection."""
-    is_host = suspect.entity.kind in kinds.HOSTS
-    return is_host and suspect.symptom == REACH and any(len(row.macs) > 1 for row in tests)
+    if suspect.entity.kind not in kinds.HOSTS or suspect.symptom != REACH:
+        return False
+    has_macs = any(len(rows[number].macs) > 1 for number in suspect.tests)
+    return has_macs or bool(_hosts_with_address(rows, suspect.entity.names))
+
+
+def _hosts_with_address(rows: Iterable[Row], names: Collection[str]) -> list[str]:
+    """The hosts that have found the address of one of these hosts among their own."""
+    return sorted({row.client for row in rows if row.server in names and row.error == OWN_ADDRESS})
 
 
 def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
@@ -158,6 +166,9 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     for mac, owners in hosts_by_shared_mac(rows).items():
         if not set(names).isdisjoint(owners):
             return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
+    others = _hosts_with_address(rows, names)
+    if others:
+        return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(others)}"
     macs = _rival_macs(rows, names)
     if macs:
         return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(macs)} answer for it"
@@ -189,8 +200,9 @@ def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
 def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequence[Row]) -> Cause:
     kind, names = suspect.entity
     within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
-    clients_without_route = {row.client for row in tests if row.error == "no-network"}
-    if kind in kinds.HOSTS and not clients_without_route.isdisjoint(names):
+    own_errors = {row.error for row in tests if row.client in names}
+    # A neighbour that does not answer is "no-route": the mask may be too short.
+    if kind in kinds.HOSTS and own_errors and own_errors <= {"no-network", "no-route"}:
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
     if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)

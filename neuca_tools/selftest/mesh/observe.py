@@ -42,7 +42,7 @@ FIELDS = {
 }
 # Errors that say nothing of the path.
 ERRORS_WITHOUT_RESULT = frozenset({"local", "failed", "late"})
-IDENTITY_ERRORS = frozenset({"wrong-peer"})
+WRONG_PEER, OWN_ADDRESS = "wrong-peer", "own-address"
 WRONG_NIC_ERRORS = frozenset({"wrong-interface", "reserved"})
 # A symptom, and whether a test is bad out and back; None is not known.
 Judgement = tuple[str, Optional[bool], Optional[bool]]
@@ -141,11 +141,11 @@ def _judge_test(row: Row, references: References, has_shared_mac: bool) -> Itera
 
 def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judgement]:
     """Both are about what the client sends, and say nothing of the way back."""
-    is_foreign = row.error in IDENTITY_ERRORS
+    is_foreign = row.error in (WRONG_PEER, OWN_ADDRESS)
     if row.macs or is_foreign:
         yield IDENTITY, len(row.macs) > 1 or has_shared_mac or is_foreign, None
-    if row.error not in ERRORS_WITHOUT_RESULT:
-        is_reached = row.error is None or row.error in IDENTITY_ERRORS | WRONG_NIC_ERRORS
+    if row.error not in (*ERRORS_WITHOUT_RESULT, OWN_ADDRESS):
+        is_reached = row.error in (None, WRONG_PEER, *WRONG_NIC_ERRORS)
         yield REACH, not is_reached, None
 
 

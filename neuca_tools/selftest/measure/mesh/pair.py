@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -22,7 +23,12 @@ from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.load import busiest_load
 from neuca_tools.selftest.measure.helper.handshake import ImpostorError
-from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
+from neuca_tools.selftest.measure.helper.peer import (
+    REASON_BY_ERRNO,
+    AbsentError,
+    Helper,
+    connect_to_helper,
+)
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.command import Test
@@ -37,6 +43,9 @@ from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, M
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
+# Of the routing table: no route, or one of type unreachable, prohibit or blackhole; 0 is that of
+# `permitted_route` itself.
+NO_ROUTE_ERRORS = (0, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)
 # Round trips that are measured, and the seconds for them.
 ROUND_TRIPS, ROUND_TRIP_SECONDS = 20 + roundtrip.UNCOUNTED, 2.0
 # A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
@@ -50,9 +59,10 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
     try:
         route = permitted_route(peer, agent, source=own)
     except UsageError as error:
-        return _with_error(row, "reserved", error)
+        is_own = peer in kernel.devices_by_address()
+        return _with_error(row, "own-address" if is_own else "reserved", error)
     except OSError as error:
-        word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
+        word = "no-network" if error.errno in NO_ROUTE_ERRORS else "local"
         return _with_error(row, word, error)
     if not route.is_as_planned:
         text = f"the route leaves through {route.device.name}, not through {route.planned}"
@@ -121,8 +131,17 @@ def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helpe
         (phase,) = run_test("tcp", test._replace(direction=direction), helper)
         row = _with_transfer(row, way, phase)
         if phase.run is not None and phase.run.error is not None:
-            return replace(row, error="failed", text=phase.run.error[:MAX_TEXT])
+            text = phase.run.error
+            return replace(row, error=_error_of_iperf(text), text=text[:MAX_TEXT])
     return row
+
+
+def _error_of_iperf(text: str) -> str:
+    """As for the helper if iperf could not connect: its port alone may be filtered."""
+    if "unable to connect" not in text:
+        return "failed"
+    reasons = (reason for number, reason in REASON_BY_ERRNO.items() if os.strerror(number) in text)
+    return next(reasons, "timeout")
 
 
 def _with_transfer(row: Row, way: str, phase: Phase) -> Row:
