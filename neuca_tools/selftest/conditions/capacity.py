@@ -154,11 +154,13 @@ def _constant_rate(look: Look) -> Optional[Hit]:
     if not share:
         return None
     near = _cap_clause(look.known_rate, cap)
+    is_in_blocks = look.known_spread >= WHOLE_BUFFERS_SPREAD
+    apart = "apart from the whole blocks that iperf counts, " if is_in_blocks else ""
     return Hit(
         share,
-        f"the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: something"
-        " on the path limits it to that",
-        (look.rate_fact, single_fact("variation", look.spread)),
+        f"{apart}the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: "
+        "something on the path limits it to that",
+        (look.rate_fact, single_fact("variation", None if is_in_blocks else look.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
