@@ -28,6 +28,14 @@ def report(run: str) -> str:
     return report_text(told(run), verbose=True)
 
 
+def test_a_command_without_its_end_asked_for_no_default_rate():
+    run = """$ iperf -c 192.0.2.9 -u -b
+200M
+[  3]  0.0-10.0 sec  39.3 MBytes  33.0 Mbits/sec   0.030 ms  100/28000 (0.36%)
+"""
+    assert told(run).phases[0].passed is None
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -49,3 +57,34 @@ def test_a_server_is_not_blamed_for_what_the_client_lacks(message):
 
 def test_the_advice_names_the_program_that_was_used():
     assert "iperf -s" in told("connect failed: Connection refused\n").findings[0].advice
+
+
+@pytest.mark.parametrize(("size", "failures"), [("16M", 0), ("1M", 1)])
+def test_what_w_lets_a_socket_hold_is_sent_while_nothing_is_written(size, failures):
+    run = text([255] + [0] * 19, command=f"-c 192.0.2.9 -w {size}", ends=WAN, summary=False)
+    assert len(told(run).failures) == failures
+
+
+def test_a_server_that_was_stopped_while_it_waited_is_no_test_that_failed():
+    waiting = "Server listening on 5201 (test #2)\niperf3: interrupt - the server has terminated\n"
+    rows = "Accepted connection from 192.0.2.9, port 41000\n" + text([300, 310] * 4)
+    diagnosis = told(f"{rows}-----\n{waiting}")
+    assert (len(diagnosis.phases), diagnosis.inconclusive) == (1, None)
+    assert told(waiting).inconclusive
+
+
+@pytest.mark.parametrize(
+    ("head", "system"),
+    [
+        ("C:\\iperf>iperf3.exe -c 192.0.2.9\n", "Windows"),
+        ("PS C:\\Users\\me> .\\iperf3 -c 192.0.2.9\n", "Windows"),
+        ("iperf 3.12\nDarwin mac 23.1.0 Darwin Kernel Version 23.1.0 arm64\n", "Darwin"),
+        ("iperf 3.12\nLinux a 6.1.0 x86_64\n", None),
+        ("$ iperf3 -c 192.0.2.9\n", None),
+    ],
+)
+def test_advice_says_that_its_commands_are_of_another_system(head, system):
+    run = text([30, 12, 25, 9, 31, 14], [40, 20, 35, 15, 45, 20], [90] * 6, ends=WAN)
+    advice = told(head + run).findings[0].advice
+    words = f" (this is of Linux, the output of {system})"
+    assert advice.endswith(words) == bool(system)

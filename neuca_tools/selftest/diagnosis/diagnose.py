@@ -36,6 +36,7 @@ from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
 from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import (
     Capacity,
+    advice_for,
     hosts_of,
     measured_capacities,
     never_lower,
@@ -255,7 +256,7 @@ def _finding_of_hit(
         end=hit.end,
         text=hit.text,
         evidence=known_facts(hit.facts),
-        advice=hit.recommendation,
+        advice=advice_for(hit, look),
         sysctls=hit.sysctls,
     )
     if look is None or severity == INFO or hit.confidence == LOW:
