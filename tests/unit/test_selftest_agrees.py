@@ -28,6 +28,19 @@ def report(run: str) -> str:
     return report_text(told(run), verbose=True)
 
 
+def test_a_process_that_takes_all_of_a_cpu_leaves_nothing_to_interrupts():
+    said = report(document([900, 600, 800] * 3, [1] * 9, cpu=(100.0, 20.0)))
+    assert "used 100% of a CPU for" in said
+    assert "take the rest" not in said
+
+
+def test_a_cpu_that_small_datagrams_fill_needs_larger_ones():
+    run = "[  5] 0.00-9.00 sec  400 MBytes  373 Mbits/sec  0.01 ms  1922613/7009880 (27%)\n"
+    cpu = "CPU Utilization: local/sender 98% (8%u/90%s), remote/receiver 99.0% (8%u/91%s)\n"
+    advice = told(f"$ iperf3 -u -c x -b 0 -l 82\n{run}{cpu}").findings[0].advice
+    assert "3.16 or later, larger datagrams (-l 1472), and offloads" in advice
+
+
 def test_a_command_without_its_end_asked_for_no_default_rate():
     run = """$ iperf -c 192.0.2.9 -u -b
 200M
