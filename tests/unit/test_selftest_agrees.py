@@ -28,6 +28,25 @@ def report(run: str) -> str:
     return report_text(told(run), verbose=True)
 
 
+@pytest.mark.parametrize("name", PRINTED)
+def test_no_line_denies_another(name):
+    said = report(PRINTED[name])
+    failed = re.search(r"VERDICT .*(fault found|below threshold)", said)
+    assert not (failed and "datagrams" in failed[0] and "  pass" in said)
+    assert not re.search(r"used 100% of a CPU .* take the rest", said)
+    assert all(float(share) <= 100 for share in re.findall(r"([\d.]+)%", said))
+
+
+def test_what_lost_too_many_datagrams_has_not_passed():
+    diagnosis = told(FLOOD)
+    assert (diagnosis.phases[0].passed, diagnosis.failures) == (
+        True,
+        ("30% of the datagrams to the peer were lost",),
+    )
+    assert "  pass" not in report(FLOOD)
+    assert ">pass<" not in report_page(evidence_of(FLOOD.encode()), diagnosis)
+
+
 def test_a_process_that_takes_all_of_a_cpu_leaves_nothing_to_interrupts():
     said = report(document([900, 600, 800] * 3, [1] * 9, cpu=(100.0, 20.0)))
     assert "used 100% of a CPU for" in said
@@ -39,6 +58,41 @@ def test_a_cpu_that_small_datagrams_fill_needs_larger_ones():
     cpu = "CPU Utilization: local/sender 98% (8%u/90%s), remote/receiver 99.0% (8%u/91%s)\n"
     advice = told(f"$ iperf3 -u -c x -b 0 -l 82\n{run}{cpu}").findings[0].advice
     assert "3.16 or later, larger datagrams (-l 1472), and offloads" in advice
+
+
+def test_the_rate_after_a_burst_is_the_one_that_is_left():
+    """In buffers of 1.25 MiB: most seconds have one of them, some have two."""
+    said = report(text([2080, 21, 10.5, 10.5, 21, 10.5, 10.5, 21, 10.5, 10.5], ends=WAN))
+    assert "everything after that at 14.0 Mbit/s" in said
+
+
+@pytest.mark.parametrize(("ends", "is_doubted"), [(LAN, True), (WAN, False)])
+def test_a_window_may_wait_in_the_queue_of_a_full_local_link(ends, is_doubted):
+    window = told(text([600] * 8, [3080] * 8, ends=ends)).findings[0]
+    assert (window.id, "is not proven" in window.text) == ("D01", is_doubted)
+
+
+def test_a_direction_that_was_not_measured_has_no_rate():
+    row = "[  5][{}-C]   0.00-10.00 sec  143 MBytes  120 Mbits/sec  0  sender\n"
+    run = "$ iperf3 --bidir -c x\n" + row.format("TX") + row.format("RX").replace(" 5", " 7")
+    said = report(f"{run}\n$ iperf3 -c x\n{text([400] * 5)}")
+    assert "carry 240 Mbit/s, one direction alone 400 Mbit/s:" in said
+
+
+def test_what_is_known_is_not_called_unknown():
+    run = """Client connecting to 192.0.2.9, TCP port 5001
+[  1] local 192.0.2.8 port 41000 connected with 192.0.2.9 port 5001 (icwnd/mss/irtt=14/1448/10000)
+[ ID] Interval       Transfer     Bandwidth
+[  1] 0.00-10.00 sec   400 MBytes   336 Mbits/sec
+"""
+    assert told(run).unknown == (
+        "neither window nor retransmits is known: iperf3 -J of a Linux sender reports more"
+    )
+
+
+def test_a_protocol_that_is_not_judged_has_not_passed():
+    run = "$ iperf3 -c 192.0.2.9 --sctp -b 50M\n" + text([0.5] * 5)
+    assert told(run).unknown.startswith("neither window")
 
 
 def test_a_command_without_its_end_asked_for_no_default_rate():

@@ -72,11 +72,12 @@ def path_rate(look: Look) -> Optional[Hit]:
 
 def _full_link(look: Look, speed: float) -> Hit:
     rate, line = amounts.rate(look.known_rate), amounts.rate(speed)
-    text = f"{rate} is all that TCP can carry over {line} Ethernet"
-    if look.known_rate < figures.LINE_SHARE[0] * speed:
-        text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.target and look.target > speed))
     is_shaper = speed <= SLOWEST_LINK  # it is likelier than Ethernet so slow
+    shaper = ", or through a shaper of that rate" if is_shaper else ""
+    text = f"{rate} is all that TCP can carry over {line} Ethernet{shaper}"
+    if look.known_rate < figures.LINE_SHARE[0] * speed:
+        text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     return Hit(
         1.0,
         text,
@@ -100,7 +101,13 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     if not 0 < times * slow <= min(early) or _rises_again(look, rest, slow):
         return None
     seconds = look.all_intervals[drop].start
-    return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
+    excess = (mean(early) - slow) * seconds / 8
+    return _bucket_hit(look, mean(early), _rate_of_tokens(rest, slow), excess)
+
+
+def _rate_of_tokens(rates: Sequence[float], usual: float) -> float:
+    """The mean, because iperf counts a slow rate in whole buffers; `usual` if there is a burst."""
+    return mean(rates) if max(rates) <= BURST_RATIO * usual else usual
 
 
 def _is_down(look: Look, rates: Sequence[float]) -> bool:
@@ -137,7 +144,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
         f"after that at {amounts.rate(slow)}: a token bucket of that size and rate",
         (
             single_fact("at first, bit/s", round(fast)),
-            single_fact("median of the others, bit/s", round(slow)),
+            single_fact("after that, bit/s", round(slow)),
         ),
         ORDERED,
         confidence=MEDIUM,
