@@ -772,6 +772,16 @@ BOTH_ENDS = "Accepted connection from 10.20.0.8, port 41001\n" + text(
 )
 BOTH_ENDS += "".join(f"{_row(at, at + 1, 2470, '')}\n" for at in range(4))
 HEALTHY = {
+    "a radio that gets slower while its window grows back from a lost segment": text(
+        [105, 101, 89.5, 96.6, 92.6, 102, 88.9, 77.9, 62.5, 94.2],
+        [799, 622, 653, 675, 713, 756, 768, 788, 809, 858],
+        [0, 1] + [0] * 8,
+    ),
+    "a radio that is faster with the window that losses left": text(
+        [75.4, 70.2, 69.5, 71.2, 82.6, 66.3, 78.9, 77.9, 81.2, 80.3],
+        [799, 840, 890, 930, 970, 620, 640, 655, 661, 670],
+        [0, 0, 0, 0, 0, 6] + [0] * 4,
+    ),
     "a slow radio, of which each interval counts some blocks": blocks(
         [1, 2, 0, 0, 3, 1, 0, 0, 1, 3, 0, 0, 1, 2, 0]
     ),
