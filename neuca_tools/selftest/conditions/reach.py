@@ -267,6 +267,8 @@ def _not_connected(session: Session, said: str) -> Optional[Hit]:
     """iperf3 has no control connection, and does not say why."""
     if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said):
         return None
+    if session.evidence.reach.neighbour in ("failed", "incomplete"):
+        return None
     return Hit(
         0.9,
         "iperf3 could not connect, and does not say why: nothing listens on that port, a firewall "
