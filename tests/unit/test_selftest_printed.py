@@ -772,6 +772,10 @@ BOTH_ENDS = "Accepted connection from 10.20.0.8, port 41001\n" + text(
 )
 BOTH_ENDS += "".join(f"{_row(at, at + 1, 2470, '')}\n" for at in range(4))
 HEALTHY = {
+    "blocks as -b 1M sends them, of which an interval has none": blocks(
+        [2, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
+    ),
+    "one block in each interval, as -b 1M sends them": blocks([1] * 10),
     "a radio that gets slower while its window grows back from a lost segment": text(
         [105, 101, 89.5, 96.6, 92.6, 102, 88.9, 77.9, 62.5, 94.2],
         [799, 622, 653, 675, 713, 756, 768, 788, 809, 858],

@@ -152,7 +152,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    if _has_late_loss(look) or stated_window(look) is not None or _is_without_queue(look):
+    if _has_other_reason(look):
         return None
     cap = _cap_not_exceeded(look)
     share = 0.9 if figures.is_limited(look) else _share_of_cap(look, cap)
@@ -186,6 +186,13 @@ def _near_cap(rate: float, cap: float) -> str:
     if amounts.rate(rate) == limit:
         return f"at {limit}"
     return f"just {'below' if rate < cap else 'above'} {limit}"
+
+
+def _has_other_reason(look: Look) -> bool:
+    """Whether something else than a limiter keeps the rate constant, or may do so."""
+    if figures.may_be_asked_for(look) or stated_window(look) is not None:
+        return True
+    return _has_late_loss(look) or _is_without_queue(look)
 
 
 def _has_late_loss(look: Look) -> bool:
