@@ -212,7 +212,7 @@ def test_a_rate_below_what_is_expected_is_below_it_also_without_an_explanation()
     diagnosis = diagnose(evidence_of((DATA / "2.1-tcp.txt").read_bytes(), 100e9))
     assert (diagnosis.exit_code, diagnosis.unknown) == (
         ExitCode.BELOW,
-        "neither window, retransmits nor round trip is known: iperf3 -J reports more",
+        "neither window nor retransmits is known: iperf3 -J of a Linux sender reports more",
     )
 
 
@@ -443,10 +443,13 @@ def test_a_time_has_the_largest_unit_of_which_it_is_one_after_rounding(value, te
         (0.00001, "0.001%"),
         (0.0000996, "0.01%"),
         (0, "0%"),
+        (0.9949, "99%"),
+        (0.9996, "99.96%"),
+        (0.99999, "99.99%"),
         (1, "100%"),
     ],
 )
-def test_what_is_not_nothing_is_never_shown_as_nothing(value, text):
+def test_what_is_neither_nothing_nor_all_is_never_shown_as_such(value, text):
     assert amounts.percent(value) == text
 
 

@@ -60,6 +60,15 @@ def _row(start, end, rate, rest) -> str:
     return f"[  5] {start:6.2f}-{end:<6.2f} sec  {size:.2f} MBytes  {rate:.1f} Mbits/sec  {rest}"
 
 
+def blocks(counts) -> str:
+    """What iperf writes in each second, in blocks of 128 KiB."""
+    row = "[  3] {:4.1f}-{:4.1f} sec  {} KBytes  {:.3f} Mbits/sec\n"
+    head = f"[  3] local {WAN[0]} port 1052 connected with {WAN[1]} port 5001\n"
+    return head + "".join(
+        row.format(at, at + 1, 128 * count, 1.048576 * count) for at, count in enumerate(counts)
+    )
+
+
 def by_five_seconds(content: str) -> str:
     """The same text, its intervals five times as long."""
     for at in reversed(range(content.count(" sec "))):
@@ -298,6 +307,10 @@ SLIGHTLY_TOO_FAST = """$ iperf3 -c 203.0.113.20 -u -b 100M
 """
 # The condition that must come first, and a run.
 CAUSES = {
+    "a link of less than a megabit, of which each interval counts a block or none": (
+        "D18",
+        blocks([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1]),
+    ),
     "a path of 1 Mbit/s, in whose queue a client's data waits for seconds": ("D18", UNLICENSED),
     "datagrams at the speed of the link, which has no room for their headers": (
         "D18",
@@ -759,6 +772,23 @@ BOTH_ENDS = "Accepted connection from 10.20.0.8, port 41001\n" + text(
 )
 BOTH_ENDS += "".join(f"{_row(at, at + 1, 2470, '')}\n" for at in range(4))
 HEALTHY = {
+    "blocks as -b 1M sends them, of which an interval has none": blocks(
+        [2, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
+    ),
+    "one block in each interval, as -b 1M sends them": blocks([1] * 10),
+    "a radio that gets slower while its window grows back from a lost segment": text(
+        [105, 101, 89.5, 96.6, 92.6, 102, 88.9, 77.9, 62.5, 94.2],
+        [799, 622, 653, 675, 713, 756, 768, 788, 809, 858],
+        [0, 1] + [0] * 8,
+    ),
+    "a radio that is faster with the window that losses left": text(
+        [75.4, 70.2, 69.5, 71.2, 82.6, 66.3, 78.9, 77.9, 81.2, 80.3],
+        [799, 840, 890, 930, 970, 620, 640, 655, 661, 670],
+        [0, 0, 0, 0, 0, 6] + [0] * 4,
+    ),
+    "a slow radio, of which each interval counts some blocks": blocks(
+        [1, 2, 0, 0, 3, 1, 0, 0, 1, 3, 0, 0, 1, 2, 0]
+    ),
     "a radio that is as slow after two losses as at other times": text(
         [97.2, 103, 98.4, 97.1, 107, 105, 98.1, 102, 102, 103, 98.5, 101],
         [303, 337, 356, 366, 392, 416, 337, 373, 399, 413, 419, 431],

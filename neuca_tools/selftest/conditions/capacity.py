@@ -72,11 +72,12 @@ def path_rate(look: Look) -> Optional[Hit]:
 
 def _full_link(look: Look, speed: float) -> Hit:
     rate, line = amounts.rate(look.known_rate), amounts.rate(speed)
-    text = f"{rate} is all that TCP can carry over {line} Ethernet"
-    if look.known_rate < figures.LINE_SHARE[0] * speed:
-        text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.target and look.target > speed))
     is_shaper = speed <= SLOWEST_LINK  # it is likelier than Ethernet so slow
+    shaper = ", or through a shaper of that rate" if is_shaper else ""
+    text = f"{rate} is all that TCP can carry over {line} Ethernet{shaper}"
+    if look.known_rate < figures.LINE_SHARE[0] * speed:
+        text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     return Hit(
         1.0,
         text,
@@ -100,7 +101,13 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     if not 0 < times * slow <= min(early) or _rises_again(look, rest, slow):
         return None
     seconds = look.all_intervals[drop].start
-    return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
+    excess = (mean(early) - slow) * seconds / 8
+    return _bucket_hit(look, mean(early), _rate_of_tokens(rest, slow), excess)
+
+
+def _rate_of_tokens(rates: Sequence[float], usual: float) -> float:
+    """The mean, because iperf counts a slow rate in whole buffers; `usual` if there is a burst."""
+    return mean(rates) if max(rates) <= BURST_RATIO * usual else usual
 
 
 def _is_down(look: Look, rates: Sequence[float]) -> bool:
@@ -140,7 +147,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
         f"after that at {amounts.rate(slow)}: a token bucket of that size and rate",
         (
             single_fact("at first, bit/s", round(fast)),
-            single_fact("median of the others, bit/s", round(slow)),
+            single_fact("after that, bit/s", round(slow)),
         ),
         ORDERED,
         confidence=MEDIUM,
@@ -148,7 +155,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    if _has_late_loss(look) or stated_window(look) is not None or _is_without_queue(look):
+    if _has_other_reason(look):
         return None
     cap = _cap_not_exceeded(look)
     share = 0.9 if figures.is_limited(look) else _share_of_cap(look, cap)
@@ -157,11 +164,13 @@ def _constant_rate(look: Look) -> Optional[Hit]:
     if not share:
         return None
     near = _cap_clause(look.known_rate, cap)
+    is_in_blocks = look.known_spread >= WHOLE_BUFFERS_SPREAD
+    apart = "apart from the whole blocks that iperf counts, " if is_in_blocks else ""
     return Hit(
         share,
-        f"the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: something"
-        " on the path limits it to that",
-        (look.rate_fact, single_fact("variation", look.spread)),
+        f"{apart}the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: "
+        "something on the path limits it to that",
+        (look.rate_fact, single_fact("variation", None if is_in_blocks else look.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
@@ -180,6 +189,13 @@ def _near_cap(rate: float, cap: float) -> str:
     if amounts.rate(rate) == limit:
         return f"at {limit}"
     return f"just {'below' if rate < cap else 'above'} {limit}"
+
+
+def _has_other_reason(look: Look) -> bool:
+    """Whether something else than a limiter keeps the rate constant, or may do so."""
+    if figures.may_be_asked_for(look) or stated_window(look) is not None:
+        return True
+    return _has_late_loss(look) or _is_without_queue(look)
 
 
 def _has_late_loss(look: Look) -> bool:

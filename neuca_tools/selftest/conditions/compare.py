@@ -95,13 +95,18 @@ def slow_together(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.5 * (1 - together / alone),
-        f"both directions at once carry {amounts.rate(together)}, one after the other "
-        f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
-        "acknowledgements",
+        f"both directions at once carry {amounts.rate(together)}, {_alone_clause(session, rates)}: "
+        "half duplex, one shaper for both, or delayed acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
         f"compare the duplex setting of both hosts ({_ethtool_command(session)}); fq on both hosts",
         confidence=MEDIUM,
     )
+
+
+def _alone_clause(session: Session, rates: tuple[float, float]) -> str:
+    if session.named("tcp", "reverse") is None:
+        return f"one direction alone {amounts.rate(rates[0])}"
+    return f"one after the other {amounts.rate(sum(rates))} in total"
 
 
 def _ethtool_command(session: Session) -> str:

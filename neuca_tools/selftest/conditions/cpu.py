@@ -11,7 +11,7 @@ from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, has_passed, is_mostly_idle
-from neuca_tools.selftest.conditions.udp import receiver_too_slow
+from neuca_tools.selftest.conditions.udp import larger_datagrams, receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import HARMFUL_STEAL, Fact, Look
 from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
@@ -63,12 +63,14 @@ def _busy_process(look: Look) -> Optional[Hit]:
     if share < (FULL_CPU if look.run.is_loopback else NEARLY_FULL_CPU):
         return None
     is_full = share >= FULL_CPU
+    larger = larger_datagrams(look) if look.protocol == "udp" else "jumbo frames, "
     return Hit(
         0.95 if is_full else 0.85,
         f"iperf on the {end} used {amounts.percent(min(share, 1))} of a CPU for "
-        f"{amounts.rate(look.known_rate)}; interrupts and softirqs take the rest",
-        (single_fact(f"CPU of iperf on the {end}", round(share, 3)),),
-        "more streams (-P) with iperf3 3.16 or later, jumbo frames, and offloads (ethtool -k)",
+        f"{amounts.rate(look.known_rate)}"
+        f"{'' if is_full else '; interrupts and softirqs take the rest'}",
+        (single_fact(f"CPU of iperf on the {end}", round(min(share, 1), 3)),),
+        f"more streams (-P) with iperf3 3.16 or later, {larger}and offloads (ethtool -k)",
         end,
         confidence=HIGH if is_full else MEDIUM,
     )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
@@ -36,6 +37,8 @@ FULL_LINK_SPREAD = 0.04  # the same of a full link, of which iperf counts whole 
 MIN_INTERVALS = 5  # intervals, below which the size of a block does not excuse that they differ
 QUEUE_GROWTH = 2  # times the first window: what grows more waits in a queue
 MANY_BLOCKS, BLOCKS_APART = 6, 2.1  # in an interval at least; by which two may differ
+# Blocks: in all intervals, where each has few; from a constant rate; of a whole number of them.
+ENOUGH_BLOCKS, MAX_DRIFT, ROUNDED = 8, 1.5, 0.05
 VERY_STEADY_SPREAD = 0.01  # coefficient of variation of the rate
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
@@ -156,11 +159,28 @@ def is_constant(look: Look, limit: float = STEADY_SPREAD) -> bool:
 
 
 def _is_within_blocks(look: Look) -> bool:
-    """Whether the intervals differ by no more than a block of iperf at either end."""
+    """Whether the intervals differ by no more than what iperf's counting of blocks explains."""
     sizes = [each.bytes or 0.0 for each in look.steady]
-    if len(sizes) < MIN_INTERVALS or look.run.is_local_network or min(sizes) < MANY_BLOCKS * BLOCK:
+    if len(sizes) < MIN_INTERVALS or look.run.is_local_network:
         return False
-    return max(sizes) - min(sizes) <= BLOCKS_APART * BLOCK
+    if min(sizes) >= MANY_BLOCKS * BLOCK:
+        return max(sizes) - min(sizes) <= BLOCKS_APART * BLOCK
+    return _are_due_blocks([size / BLOCK for size in sizes])
+
+
+def _are_due_blocks(counts: Sequence[float]) -> bool:
+    """Whether these are few whole blocks, each written when it was due at a constant rate.
+
+    What is random drifts from that rate by more of them.
+    """
+    if sum(counts) < ENOUGH_BLOCKS or not _are_whole(counts):
+        return False
+    drift = [sum(counts[:at]) - at * mean(counts) for at in range(len(counts) + 1)]
+    return max(drift) - min(drift) <= MAX_DRIFT
+
+
+def _are_whole(counts: Sequence[float]) -> bool:
+    return all(abs(each - round(each)) <= ROUNDED * round(each) for each in counts)
 
 
 def arrives_constantly(look: Look, limit: float) -> bool:
@@ -187,6 +207,17 @@ def is_paced(look: Look) -> bool:
     if cap is None or cap >= FAST_RATE or look.known_loss >= HEAVY_LOSS:
         return False
     return is_constant(look, PACED_SPREAD) and abs(rate / cap - 1) <= PACED_SPREAD
+
+
+def may_be_asked_for(look: Look) -> bool:
+    """Whether these are few whole blocks: as many as -b with a round rate sends, but for one."""
+    counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
+    if not look.known_rate or sum(counts) >= MANY_BLOCKS * len(counts) or not _are_whole(counts):
+        return False
+    decade = 10.0 ** math.floor(math.log10(look.known_rate))
+    seconds = sum(each.seconds for each in look.steady)
+    missing = (abs(look.known_rate - digit * decade) * seconds / 8 for digit in CAP_DIGITS)
+    return min(missing) <= BLOCK
 
 
 def _follows_loss(look: Look) -> bool:

@@ -233,7 +233,7 @@ def _related_devices(host: Host) -> set[str]:
 
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
-REFUSED = re.compile(r"connection refused|send control message: Bad file descriptor", re.IGNORECASE)
+REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)

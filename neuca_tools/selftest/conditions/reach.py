@@ -44,6 +44,12 @@ NO_STREAM = re.compile(
     r"|no route to host|resource temporarily unavailable)",
     re.IGNORECASE,
 )
+# iperf3 3.9 does not say why it could not connect. Where a name does not resolve, no version does:
+# what follows is the message of whatever failed last (create_socket in net.c).
+NOT_CONNECTED = re.compile(
+    r"send control message: Bad file descriptor|unable to connect to server.*: (?!Cannot assign)",
+    re.IGNORECASE,
+)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 
@@ -194,20 +200,23 @@ def closed_port(session: Session) -> Optional[Hit]:
             1.0,
             "the peer responds, but nothing listens on that port",
             (single_fact("connect", "ECONNREFUSED"),),
-            _start_server(session.evidence.reach.port),
+            _start_server(session),
             "peer",
         )
     if is_rejected(session):
         return _rejected_by_firewall(session)
     if NO_ANSWER.search(said):
         return _no_answer(said, session)
-    return _no_response(session, said) or _udp_blocked(session)
+    return _no_response(session, said) or _udp_blocked(session) or _not_connected(session, said)
 
 
-def _start_server(port: Optional[int]) -> str:
+def _start_server(session: Session) -> str:
     """The commands for the port that the test uses."""
+    port = session.evidence.reach.port
     if port is None:
-        return "start the server: iperf3 -s, with the -p of the client"
+        tools = {look.run.tool for look in session.looks}
+        program = "iperf" if tools == {"iperf"} else "iperf3"
+        return f"start the server: {program} -s, with the -p of the client"
     ours = f"neuca-selftest serve --port {port} --secret-file /etc/neuca/selftest.secret"
     return f"{ours}, or iperf3 -s -p {port}"
 
@@ -251,6 +260,23 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
         "open the port on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence=confidence,
+    )
+
+
+def _not_connected(session: Session, said: str) -> Optional[Hit]:
+    """iperf3 has no control connection, and does not say why."""
+    if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said):
+        return None
+    if session.evidence.reach.neighbour in ("failed", "incomplete"):
+        return None
+    return Hit(
+        0.9,
+        "iperf3 could not connect, and does not say why: nothing listens on that port, a firewall "
+        "drops the connection, which is TCP in a test of UDP too, or the name does not resolve",
+        (single_fact("iperf3", said),),
+        f"{_start_server(session)}; open that port for TCP; getent hosts shows what a name means",
+        "peer",
+        confidence=MEDIUM,
     )
 
 

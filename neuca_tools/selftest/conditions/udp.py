@@ -321,7 +321,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.target)}"
         f"{full}",
         (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.target))),
-        f"{_larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
+        f"{larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
@@ -329,7 +329,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     )
 
 
-def _larger_datagrams(look: Look) -> str:
+def larger_datagrams(look: Look) -> str:
     """Those that fill a packet, if they hold twice as much; else with jumbo frames, if not used."""
     mtu, headers, size = _path_mtu(look), HEADERS[look.run.ip_version], datagram_size(look)
     if 0 < 2 * size <= mtu - headers:

@@ -292,7 +292,8 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     """It is not known whose buffer limits the window."""
     rtt = look.rtt or window * 8 / rate
     room, doubt = application.room_for(look, rate, rtt), ""
-    if rate > UNPROVEN_RATE:
+    is_short = look.rtt is None and look.run.is_local_network
+    if rate > UNPROVEN_RATE or is_short:
         doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
             f"{amounts.size(room)}, and only if the rate stays the same the link is the limit"

@@ -33,9 +33,16 @@ from neuca_tools.selftest.conditions.thresholds import (
     is_held_below,
 )
 from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, share_lost_by_busy_receiver
-from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
+from neuca_tools.selftest.diagnosis.findings import (
+    LOST_SHARE,
+    TRIFLING_SHARE,
+    Finding,
+    failures,
+    rank_findings,
+)
 from neuca_tools.selftest.diagnosis.limits import (
     Capacity,
+    advice_for,
     hosts_of,
     measured_capacities,
     never_lower,
@@ -69,6 +76,12 @@ class PhaseResult:
     passed: Optional[bool]
     error: Optional[str] = None
     steady: Optional[float] = None
+
+    @property
+    def shown_as_passed(self) -> Optional[bool]:
+        """None if enough datagrams arrived, but so many were lost that the verdict is a fault."""
+        is_lossy = self.protocol == "udp" and (self.loss or 0.0) >= LOST_SHARE
+        return None if self.passed and is_lossy else self.passed
 
 
 class Diagnosis(NamedTuple):
@@ -255,7 +268,7 @@ def _finding_of_hit(
         end=hit.end,
         text=hit.text,
         evidence=known_facts(hit.facts),
-        advice=hit.recommendation,
+        advice=advice_for(hit, look),
         sysctls=hit.sysctls,
     )
     if look is None or severity == INFO or hit.confidence == LOW:
@@ -367,16 +380,19 @@ def _figures_missing(tcp: Look) -> Optional[str]:
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) != (None, None, None):
         return None
-    if tcp.retransmits is None:
-        return "neither window, retransmits nor round trip is known: iperf3 -J reports more"
-    return None if tcp.rtt else "neither window nor round trip is known: iperf3 -J reports more"
+    figures = {"window": None, "retransmits": tcp.retransmits, "round trip": tcp.rtt}
+    *others, last = [name for name, value in figures.items() if value is None]
+    if not others:
+        return None
+    names = f"neither {', '.join(others)} nor {last} is known"
+    return f"{names}: iperf3 -J of a Linux sender reports more"
 
 
 def _below_capacity(session: Session) -> Iterator[Look]:
-    """The TCP tests without a rate, or with less than what fills the path or another test had."""
+    """The tests of streams without a rate, or with less than fills the path or another had."""
     full = [look.known_rate for look in session.tcp if capacity_of_path(look)]
     for look in session.looks:
-        if look.protocol != "tcp" or (full and look.phase.name == BIDIRECTIONAL):
+        if look.protocol == "udp" or (full and look.phase.name == BIDIRECTIONAL):
             continue
         rate = look.known_rate
         if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):

@@ -22,7 +22,7 @@ from neuca_tools.selftest.conditions.udp import is_losing, offered_rate, share_l
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.run import known_rates
+from neuca_tools.selftest.evidence.run import known_rates, send_buffer
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLING_SHARE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
@@ -255,10 +255,16 @@ def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]
         rates = list(filter(None, known_rates(look.all_intervals)))
         # What a buffer holds is counted in bursts.
         is_buffered = seconds * median(rates or [0.0]) / 8 <= buffered_bytes(look)
-        if seconds < PAUSE_SECONDS or is_buffered:
+        if seconds < PAUSE_SECONDS or is_buffered or _is_all_in_buffer(look):
             continue
         if not _has_finding(findings, look.phase.direction):
             yield f"for {amounts.time(seconds)} nothing was transferred"
+
+
+def _is_all_in_buffer(look: Look) -> bool:
+    """Whether the sender's socket holds all that was counted, with the size that -w gave it."""
+    is_sender = look.run.buffer is not None and not look.is_counted_by_receiver
+    return is_sender and look.flow.size <= send_buffer(look.run)
 
 
 def _longest_pause(look: Look) -> float:

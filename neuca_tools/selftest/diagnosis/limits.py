@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
@@ -19,7 +20,9 @@ from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.run import EMBEDDED
 
+LINUX = "Linux"  # as uname(1)
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
 NOTICEABLE_LOAD = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
 NOTICEABLE_GAIN = 1.05  # times the present rate
@@ -154,6 +157,19 @@ OTHER_BUFFERS = (
     "look for a program that sets its own buffer (SO_RCVBUF, SO_SNDBUF, -w), and for memory "
     "pressure (tcp_mem)"
 )
+
+
+# What only Linux has, of the advice.
+OF_LINUX = re.compile(r"\b(?:sysctl|ethtool|nft|nstat|tc|fq|mpstat|net\.\w+|tcp_[rw]mem)\b")
+
+
+def advice_for(hit: Hit, look: Optional[Look]) -> str:
+    """The recommendation, with a word about its commands if another system printed the output."""
+    system = (look.run.system if look else None) or LINUX
+    name = (system.split() or [LINUX])[0]
+    if name in (LINUX, EMBEDDED) or not OF_LINUX.search(hit.recommendation):
+        return hit.recommendation
+    return f"{hit.recommendation} (this is of Linux, the output of {name})"
 
 
 def hosts_of(hit: Hit, evidence: Evidence, look: Optional[Look]) -> tuple[Host, ...]:

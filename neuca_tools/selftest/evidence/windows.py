@@ -44,10 +44,28 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     falls = _lasting_falls(every)
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
-        return bool(falls) and sum(1 for interval in every if interval.retransmits) == 1
+        is_only = sum(1 for interval in every if interval.retransmits) == 1
+        return bool(falls) and is_only and _moves_with_window(every)
     if not _follow_most_losses(falls, every):
         return False
-    return later[0][0].seconds > SHORT_INTERVAL or _rate_falls(later, usual, spread)
+    if later[0][0].seconds > SHORT_INTERVAL:
+        return True
+    return _rate_falls(later, usual, spread) and _moves_with_window(every)
+
+
+def _moves_with_window(every: Sequence[Interval]) -> bool:
+    """Whether the rate is higher with a larger window, after slow start.
+
+    A window that limits is what is sent in a round trip. If something else limits, the rate changes
+    by chance, and may fall after a loss as well.
+    """
+    later = [
+        ((before.cwnd + after.cwnd) / 2, after.rate)
+        for before, after in zip(every[1:], every[2:])
+        if before.cwnd and after.cwnd and after.rate is not None
+    ]
+    usual = mean(window for window, _ in later) if later else 0.0
+    return sum((window - usual) * rate for window, rate in later) >= 0
 
 
 def _follow_most_losses(

@@ -7,7 +7,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, filterfalse
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
@@ -34,6 +35,8 @@ IPERF2 = re.compile(
 )
 # iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
+# A program, or a prompt.
+WINDOWS = re.compile(r"\biperf[\w.-]{0,20}\.exe\b|^(?:PS )?[A-Z]:\\[^\n>]{0,80}>", re.MULTILINE)
 # An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
 TERMINAL_NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 # What pages make of blanks, hyphens and line ends, and Markdown of brackets and line ends.
@@ -84,7 +87,19 @@ def read_all(content: bytes) -> list[Run]:
     if read is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
     ends = chain.from_iterable(map(separate_ends, split_runs(document)))
-    return join_ends(map(read, ends))
+    runs = join_ends(_with_system(read(end), end) for end in ends)
+    return list(filterfalse(_is_of_idle_server, runs)) or runs
+
+
+def _with_system(run: Run, document: str) -> Run:
+    """With the system that the command shows, if it is not known."""
+    return run if run.system or not WINDOWS.search(document) else replace(run, system="Windows")
+
+
+def _is_of_idle_server(run: Run) -> bool:
+    """Whether it is no test: a server was stopped while it waited for the next one."""
+    is_stopped = (run.error or "").startswith("interrupt - the server has terminated")
+    return is_stopped and not run.flows and not run.peer
 
 
 def _read_json(document: str) -> list[Run]:

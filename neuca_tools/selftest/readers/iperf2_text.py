@@ -94,7 +94,8 @@ def _requested_rate(words: Words, document: str) -> Optional[float]:
     burst = _BURSTS.search(document)
     if burst and (seconds := lines.parse_float(burst[3])):
         return 2 * 8 * int(burst[1]) * int(burst[2]) / seconds
-    if words.udp and words.client and words.target is None:
+    is_cut = "-b" in (words.options or "").split()  # before its value
+    if words.udp and words.client and words.target is None and not is_cut:
         return UDP_TARGET
     return words.target
 

@@ -181,7 +181,7 @@ def route_words(route: Route) -> str:
 
 
 def _phase_line(phase: PhaseResult) -> str:
-    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
+    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.shown_as_passed]
     label = f"{name_with_arrow(phase.name, phase.direction)} "
     return f"{label:<{LABEL_WIDTH}}{phase_words(phase)}{verdict}"
 
