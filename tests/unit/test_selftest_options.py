@@ -121,7 +121,7 @@ SET = {
     "--peer ::1": {"peer": ip_address("::1")},
     "--last 10": {"last": 10},
     "--rounds 20": {"rounds": 20},
-    "--seed 999999999": {"seed": 999_999_999},
+    "--seed 1000000000": {"seed": 10**9},
     "--group rack": {"group": "rack"},
     "--per-uplink 4096": {"per_uplink": 4096},
     "--per-hypervisor 4096": {"per_hypervisor": 4096},
@@ -148,7 +148,7 @@ OPTIONS_OF = {
     "compare": "--json;--html h;--csv c;--svg s;--config c",
     "history": "--json;--config c;--peer ::1;--last 10",
     "compare-paths": f"{MEASURING};--json;--rounds 20",
-    "mesh plan": "--rate 500M;--expect 5G;--rounds 20;--seed 999999999;--group rack;--per-uplink 4096;"
+    "mesh plan": "--rate 500M;--expect 5G;--rounds 20;--seed 1000000000;--group rack;--per-uplink 4096;"
     "--per-hypervisor 4096;--guard 0.5;--port 1024",
     "mesh run": f"{REPORTS};--remote ssh;--patience 3600",
     "mesh join": "--name n1;--start 0;--secret-file s;--config c",
