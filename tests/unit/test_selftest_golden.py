@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
+from selftest_hosts import HOSTS
 from selftest_runs import diagnose
 from test_selftest_conditions import CASES
 from test_selftest_printed import CAUSES
@@ -24,6 +25,7 @@ GOLDEN = Path(__file__).parent / "golden" / "diagnoses.txt"
 HEADING = "=== "
 JUDGED = {
     **CASES,
+    **HOSTS,
     **{name: content for name, (_, content) in CAUSES.items()},
     **{
         f"{words}, {without:g} or {value:g}": judged(value)
