@@ -23,7 +23,9 @@ from neuca_tools.selftest.report.text import report_text
 
 GOLDEN = Path(__file__).parent / "golden" / "diagnoses.txt"
 HEADING = "=== "
+FAULTS = Path(__file__).parent / "data" / "faults"
 JUDGED = {
+    **{file.stem: evidence_of(file.read_bytes()) for file in sorted(FAULTS.iterdir())},
     **CASES,
     **HOSTS,
     **{name: content for name, (_, content) in CAUSES.items()},
