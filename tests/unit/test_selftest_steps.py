@@ -5,25 +5,42 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from neuca_tools.errors import UsageError
-from neuca_tools.selftest.evidence import Host, Latency, Link, PathMtu, Phase, Reach
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.evidence import (
+    Cpu,
+    Host,
+    Latency,
+    Link,
+    PathMtu,
+    Phase,
+    Reach,
+    Sample,
+    Socket,
+)
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program, session
 from neuca_tools.selftest.measure.host.planned import AgentPlan
+from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf import conduct, phases
 from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import PLANS, STEPS, Options
+from neuca_tools.selftest.measure.mesh import pair
+from neuca_tools.selftest.measure.mesh.host import Member, read_slots
 from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.roundtrip import ProbeTimes
 from neuca_tools.selftest.measure.session import PeerTest
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
+from neuca_tools.selftest.mesh.schedule import make_plan
 
 HERE = ip_address("127.0.0.1")
 IPERF3 = """#!/usr/bin/python3 -ISE
@@ -435,3 +452,163 @@ def test_a_quick_test_has_no_slow_step():
         "as-planned reach latency path-mtu tcp tcp-reverse loaded".split()
     )
     assert PLANS["standard"].steps == PLANS["full"].steps == frozenset(STEPS)
+
+
+# --- What both ends saw -------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """A peer that refuses a test, or tells what it saw of it."""
+
+    def __init__(self, refusal=None):
+        self.refusal, self.begun, self.finished = refusal, [], 0
+
+    def begin(self, test):
+        self.begun.append(test)
+        return self.refusal
+
+    def finish(self):
+        self.finished += 1
+        return EndObservations((Sample(7.0),), Trace((7.0,)))
+
+
+@pytest.mark.parametrize(
+    ("direction", "ends"),
+    [
+        ("forward", [("forward", False, True)]),
+        ("reverse", [("reverse", True, False)]),
+        ("both", [("forward", False, True), ("reverse", True, False)]),
+    ],
+)
+def test_the_peer_is_the_receiver_or_the_sender(tmp_path, monkeypatch, direction, ends):
+    """A test ends with what the peer saw, even if no program could be started here."""
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    peer, test = Peer(), conduct.Test(HERE, 45678, 1.0, direction=direction, rate=5.0)
+    found = conduct.run_test("tcp", test, peer)
+    assert (peer.begun, peer.finished) == ([test], 1)
+    theirs = ((Sample(7.0),), Trace((7.0,)))
+    of_peer = [
+        (
+            phase.direction,
+            (phase.sender, phase.sender_trace) == theirs,
+            (phase.receiver, phase.receiver_trace) == theirs,
+        )
+        for phase in found
+    ]
+    assert of_peer == ends
+    assert {(phase.name, phase.target) for phase in found} == {("tcp", 5.0)}
+
+
+def test_a_peer_that_refuses_is_the_error_of_the_run():
+    peer = Peer("the peer: begin: the port is busy")
+    (phase,) = conduct.run_test("udp", conduct.Test(HERE, 45678, 1.0, udp=True), peer)
+    assert (phase.run.error, phase.run.protocol) == ("the peer: begin: the port is busy", "udp")
+    assert (phase.raw, peer.finished) == (None, 0)
+
+
+ROW = Row(3, "a", "b", rtt=0.01)
+
+
+def transferred(way, *, own=None, **values):
+    """The row after a transfer, of which the kernel counted so much."""
+    times = (0.0, 3.0, 4.0, 5.0)
+    socket = Socket(rtt=20_000, min_rtt=values.pop("min_rtt", 5_000))
+    sender = tuple(
+        Sample(time, (replace(socket, bytes_acked=int(time * 1e6)),), (Cpu(user=time),))
+        for time in times
+    )
+    receiver = tuple(Sample(time, cpus=(Cpu(idle=time),)) for time in times)
+    run = Run("iperf3", protocol="tcp", cpu_local=own, flows=(Flow(received=Total(rate=5.0)),))
+    return pair._with_transfer(ROW, way, Phase("tcp", run, sender=sender, receiver=receiver))
+
+
+def test_a_transfer_shows_what_was_acknowledged_and_who_was_busy():
+    out, back = transferred("out"), transferred("back")
+    assert (out.rate_out, out.rate_back, back.rate_out, back.rate_back) == (8e6, None, None, 8e6)
+    assert (out.busy_client, out.busy_server) == (1.0, 0.0)
+    assert (back.busy_client, back.busy_server) == (0.0, 1.0)
+    assert out.rtt == 0.005
+    assert transferred("out", min_rtt=30_000).rtt == 0.01
+    assert not out.disturbed
+    assert transferred("out", own=1.0).disturbed
+    unsampled = pair._with_transfer(
+        ROW,
+        "out",
+        Phase("tcp", Run("iperf3", protocol="tcp", flows=(Flow(received=Total(rate=5.0)),))),
+    )
+    assert (unsampled.rate_out, unsampled.busy_client, unsampled.rtt) == (5.0, None, 0.01)
+
+
+def test_a_host_knows_its_pair_in_a_slot():
+    plan = SimpleNamespace(hosts=[SimpleNamespace(name=name) for name in "abcd"])
+    pairs = [(0, 2), (3, 1)]
+    assert pair.names_of_pair(plan, pairs, "c") == ("a", "c")
+    assert pair.names_of_pair(plan, pairs, "b") == ("d", "b")
+    assert pair.names_of_pair(plan, pairs[:1], "b") is None
+    assert pair.QUICK.steps == PLANS["quick"].steps - {"tcp-reverse"}
+    assert (pair.ROUND_TRIPS, pair.ROUND_TRIP_SECONDS) == (23, 2.0)
+
+
+# --- A member of a mesh -------------------------------------------------------------------------------------------------
+
+
+def member(guard=3000.0):
+    hosts = [MeshHost(name, f"127.0.0.{at}", {}) for at, name in enumerate("ab", 1)]
+    plan = make_plan(MeshPlan(hosts, (), 1e9, guard=guard))
+    said = []
+    return Member(plan, "a", AgentPlan(), b"secret", said.append), said
+
+
+@pytest.mark.parametrize(("ahead", "takes_part"), [(1400, True), (1600, False)])
+def test_a_clock_may_differ_by_half_of_the_guard_interval(ahead, takes_part):
+    own, said = member()
+    now = time.time()
+    obeyed = own._obey(
+        {"slots": [[0, [[0, 1]]]], "next": 0, "start": now + 9999, "clock": now + ahead}
+    )
+    assert obeyed is takes_part
+    if takes_part:
+        assert (said, own._schedule.next, own._schedule.diagnoses) == ([], (0, ((0, 1),)), False)
+    else:
+        (message,) = map(json.loads, said)
+        assert message["mesh"] == 1
+        assert message["behind"] == pytest.approx(ahead, abs=60)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"next": -1}, {"start": None}, {"clock": 1e300}, {"start": True}]
+)
+def test_a_message_without_its_times_is_an_error(wrong):
+    own, _ = member()
+    with pytest.raises(SelftestError, match="follow the coordinator: a message without its times"):
+        own._obey({"next": 0, "start": 1e9, "clock": 1e9, **wrong})
+
+
+def test_a_member_announces_itself_with_its_clock():
+    own, said = member()
+    own.announce()
+    message = json.loads(said[0])
+    assert (message["mesh"], message["ready"]) == (1, "a")
+    assert message["clock"] == pytest.approx(time.time(), abs=60)
+    assert "diagnoses" not in message
+    assert own._obey({"slots": [], "diagnoses": True})
+    assert own._schedule.diagnoses is True
+    assert own._obey({"slots": [], "diagnoses": 1})
+    assert own._schedule.diagnoses is False
+    assert (own._schedule.next, own._is_busy()) == (None, False)
+
+
+SLOTS = [
+    ("text", "its slots cannot be read"),
+    ([[0]], "its slots cannot be read"),
+    ([[0, [[0, "x"]]]], "its slots cannot be read"),
+    ([[0, [[0, 1, 2]]]], "its slots cannot be read"),
+    ([[1e999, []]], "its slots cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), SLOTS)
+def test_slots_that_cannot_be_read_are_an_error(data, reason):
+    with pytest.raises(SelftestError, match=reason):
+        read_slots(data, 2)
+    assert read_slots([[4, [[1, 0]]]], 2) == ((4, ((1, 0),)),)
