@@ -1059,6 +1059,7 @@ def received(**counters):
 FAST = {"rate": 480e6}  # more than any receiver keeps up with
 # What was lost and counted; the share that an overflow of the socket's buffer explains.
 OVERFLOWN = [
+    (2, received(Udp__RcvbufErrors=1), 0.5),
     (100, received(Udp__RcvbufErrors=50), 0.5),
     (100, received(Udp__RcvbufErrors=49), None),
     (100, received(Udp__RcvbufErrors=200), 1.0),
@@ -1080,6 +1081,10 @@ OVERFLOWN = [
 def test_an_overflow_explains_what_it_dropped(lost, values, share):
     hit = udp.receive_buffer(of_udp(lost, **values))
     assert (hit and hit.share) == share
+    assert hit is None or hit.end == "receiver"
+    is_socket = hit is not None and "memory" not in hit.text
+    larger = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
+    assert hit is None or hit.sysctls == (larger if is_socket else {})
 
 
 # Datagrams lost in all and in each interval; the frames in a second; how sure and how grave it is.
@@ -1120,6 +1125,7 @@ def test_a_receiver_that_loses_more_than_half_is_too_slow(lost, values, confiden
     ("counters", "count", "version"),
     [
         ({"Ip__ReasmFails": 40}, 0.4, "-l 1472"),
+        ({"Ip__ReasmFails": 1}, 0.01, "-l 1472"),
         ({"Ip6__Ip6ReasmFails": 200}, 1.0, "-l 1452"),
         ({"Ip__ReasmFails": 5, "Ip6__Ip6ReasmFails": 10}, 0.1, "-l 1452"),
     ],
@@ -1230,6 +1236,7 @@ def test_gentle_datagrams_tell_what_is_lost_at_random(losses, rate, loss, is_so)
 
 # A single test: its rate, what is expected, what is lost in each interval, and by how much more was counted.
 CERTAIN = [
+    (9.99e6, None, [1, 2, 1, 2, 2, 3, 1, 4, 2, 2], 0.0, True),
     (10e6, None, [1, 2, 1, 2, 2, 3, 1, 4, 2, 2], 0.0, True),
     (10.1e6, None, [1, 2, 1, 2, 2, 3, 1, 4, 2, 2], 0.0, False),
     (15e6, 100e6, [1, 2, 1, 2, 2, 3, 1, 4, 2, 2], 0.0, True),

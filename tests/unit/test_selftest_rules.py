@@ -7,13 +7,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_selftest_bounds import LAN, flows, grown, looked, of_run, of_udp
+from test_selftest_bounds import LAN, flows, grown, looked, of_run, of_udp, session_of
 
 from neuca_tools.selftest.conditions import (
     application,
     capacity,
     cpu,
     figures,
+    overflow,
+    path,
+    policer,
     queues,
     window,
 )
@@ -22,16 +25,14 @@ from neuca_tools.selftest.evidence import (
     Host,
     Latency,
     Link,
+    PathMtu,
     Sample,
     Socket,
 )
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
+from neuca_tools.selftest.evidence.trace import Trace
 
 EXPECTED = {"expect": 1e9}
-
-
-def shares(hit):
-    return hit and pytest.approx(hit.share)
 
 
 # --- Queues -------------------------------------------------------------------------------------------------------------
@@ -921,3 +922,185 @@ def test_a_known_link_is_full_at_98_per_cent(own, wanted):
     hit = capacity.path_capacity(own)
     assert (hit and (hit.confidence, hit.severity)) == wanted
     assert hit is None or (hit.share, hit.fixed) == (1.0, own.rate)
+
+
+# --- What was lost, and where -------------------------------------------------------------------------------------------
+
+
+def lost_at(losses, shortest=0.1, rate=1e8, **values):
+    """A test of ten seconds: {time: (round trip, bytes in flight, segments lost)}; else nothing was lost."""
+    times = tuple(at / 10 for at in range(101))
+    rows = [losses.get(time, (shortest, 1e6, 0.0)) for time in times]
+    trace = Trace(times, **dict(zip(("rtt", "in_flight", "retransmits"), zip(*rows))))
+    values["phase"] = {"sender_trace": trace, **values.get("phase", {})}
+    return looked(**{"rate": rate, "shortest_rtt": shortest, **values})
+
+
+OVERFLOWING = [
+    (lost_at({1.0: (0.113, 1e6, 9)}), True),
+    (lost_at({1.0: (0.112, 1e6, 9)}), False),
+    (lost_at({1.0: (0.0141, 1e6, 9)}, shortest=0.01), True),
+    (lost_at({1.0: (0.0139, 1e6, 9)}, shortest=0.01), False),
+    (lost_at({1.0: (0.2165, 1e6, 9)}, shortest=0.2), True),
+    (lost_at({1.0: (0.2155, 1e6, 9)}, shortest=0.2), False),
+    (lost_at({1.0: (0.34, 1e6, 9)}, rate=1e5), False),
+    (lost_at({1.0: (0.35, 1e6, 9)}, rate=1e5), True),
+    (lost_at({1.0: (0.2, 1e6, 9), 5.0: (0.1, 1e6, 9)}), True),
+    (lost_at({1.0: (0.2, 1e6, 9), 5.0: (0.1, 1e6, 9), 8.0: (0.1, 1e6, 9)}), False),
+    (lost_at({}), False),
+    (lost_at({1.0: (0.2, 1e6, 9)}, shortest=None), False),
+]
+
+
+@pytest.mark.parametrize(("own", "is_full"), OVERFLOWING)
+def test_a_queue_overflows_where_round_trips_had_grown(own, is_full):
+    if own.shortest_rtt is None:
+        own = replace(own, phase=replace(own.phase, sender_trace=lost_at({}).phase.sender_trace))
+    assert overflow.overflows(own) is is_full
+
+
+def test_what_is_lost_within_four_round_trips_is_one_loss():
+    every = {1.0: (0.1, 2e6, 5.0), 1.2: (0.1, 1e6, 3.0), 1.3: (0.1, 1e6, 1.0), 1.5: (0.2, 3e6, 7.0)}
+    first, second = overflow.observed_losses(lost_at(every))
+    assert first == (1.0, 2e6, 0.1, 9.0)
+    assert second == (1.5, 3e6, 0.2, 7.0)
+    assert first.rate(1448) == pytest.approx((2e6 - 9 * 1448) * 80)
+    assert overflow.Loss(0, 1e6, 0.1, 1e6).rate(1448) == 0.0
+    burst = overflow.Loss(0, 1e6, 0.5, 1)
+    assert burst.rate_of_burst(0.4) == pytest.approx(1e6 * 2 / 0.1)
+    assert burst.rate_of_burst(0.38) == 0.0
+    assert burst.rate_of_burst(0.5) == 0.0
+
+
+HELD = {0.5: (0.1, 2e6, 5.0)}
+HOLDING = [
+    ({"in_flight": 8e5, "cwnd": 1e6}, True),
+    ({"in_flight": 7.9e5, "cwnd": 1e6}, False),
+    ({"cwnd": 1e6}, False),
+    ({"in_flight": 8e5}, False),
+]
+
+
+@pytest.mark.parametrize(("held", "is_held"), HOLDING)
+def test_a_full_window_that_was_larger_holds_a_flow(held, is_held):
+    assert overflow.is_held_by_its_window(lost_at(HELD, held=held)) is is_held
+    larger = {**HELD, 5.0: (0.1, 2e6, 0.0)}
+    assert not overflow.is_held_by_its_window(lost_at(larger, held=held))
+
+
+def in_bursts(lost=10, cwnd=1448 * 25, spread=0.0, **values):
+    """A test of which each interval of a thousand segments sent so many again."""
+    rows = [(1_448_000 * (1 + (spread if at % 2 else -spread)), lost, cwnd) for at in range(4)]
+    held = {"cwnd": cwnd}
+    return of_run(*rows, loss=lost / 1000, held=held, **values)
+
+
+BURSTS = [
+    (in_bursts(), True),
+    (in_bursts(cwnd=1448 * 24), False),
+    (in_bursts(lost=9, cwnd=1448 * 99), False),
+    (in_bursts(lost=100, cwnd=1448 * 10), True),
+    (in_bursts(lost=100, cwnd=1448 * 10 - 1), False),
+    (in_bursts(spread=0.149), True),
+    (in_bursts(spread=0.151), False),
+    (in_bursts(cwnd=1448 * 50, run={"streams": 2}), True),
+    (in_bursts(cwnd=1448 * 48, run={"streams": 2}), False),
+    (in_bursts(run={"peer": "::1"}), False),
+]
+
+
+@pytest.mark.parametrize(("own", "is_said"), BURSTS)
+def test_a_policer_drops_many_together(own, is_said):
+    hit = policer.dropped_in_bursts(own)
+    assert (hit is not None) is is_said
+    assert hit is None or (hit.share, hit.confidence) == (0.89, "medium")
+
+
+# Rates that were offered and that arrived; the rate of TCP; the plateau of a policer.
+PLATEAUS = [
+    ([(10, 0), (100, 10)], 0, 90e6),
+    ([(10, 0), (100, 2)], 0, 98e6),
+    ([(10, 0), (100, 1.9)], 0, None),
+    ([(10, 0), (100, 50), (200, 75)], 0, 50e6),
+    ([(10, 0), (100, 50), (200, 77.6)], 0, None),
+    ([(55, 0), (100, 50)], 0, 50e6),
+    ([(56, 0), (100, 50)], 0, None),
+    ([(10, 0), (100, 10)], 99e6, 90e6),
+    ([(10, 0), (100, 10)], 101e6, None),
+    ([(100, 10)], 0, None),
+    ([(10, 0)], 0, None),
+]
+
+
+@pytest.mark.parametrize(("ladder", "tcp", "plateau"), PLATEAUS)
+def test_datagrams_have_a_plateau(ladder, tcp, plateau):
+    tests = [of_udp(round(lost * 100), rate=rate * 1e6 * (1 - lost / 100)) for rate, lost in ladder]
+    tests = [offered(test, rate * 1e6) for test, (rate, _) in zip(tests, ladder)]
+    faster = [looked(rate=tcp)] if tcp else []
+    hit = policer.policed_path(session_of(*faster, *tests))
+    assert (hit and hit.fixed) == (plateau and pytest.approx(0.95 * plateau))
+    assert hit is None or hit.share == 0.97
+
+
+def offered(test, rate):
+    (flow,) = test.run.flows
+    flow = replace(flow, sent=replace(flow.sent, rate=rate))
+    return replace(test, phase=replace(test.phase, run=replace(test.phase.run, flows=(flow,))))
+
+
+def stuck(backoff, acked, **evidence):
+    socket = Socket(backoff=backoff, bytes_acked=acked)
+    own = looked(rate=1e5, phase={"sender": (Sample(0.0), Sample(1.0, (socket,)))})
+    return session_of(own, local=Host(links=(Link("eth0", mtu=9000),)), **evidence)
+
+
+HOLES = [
+    (stuck(2, 999_999), "medium"),
+    (stuck(1, 999_999), None),
+    (stuck(2, 1_000_000), None),
+    (stuck(2, 9, path_mtu=PathMtu(9000)), None),
+    (stuck(2, 9, path_mtu=PathMtu(8999)), "high"),
+    (stuck(2, 9, path_mtu=PathMtu(8999, None, True)), "medium"),
+    (stuck(0, 9, path_mtu=PathMtu(8999)), "high"),
+    (stuck(0, 9, path_mtu=PathMtu(8999, None, True)), None),
+]
+
+
+@pytest.mark.parametrize(("session", "confidence"), HOLES)
+def test_a_black_hole_holds_large_packets(session, confidence):
+    hit = path.black_hole(session)
+    assert (hit and hit.confidence) == confidence
+    assert hit is None or (hit.share, hit.sysctls) == (1.0, {"net.ipv4.tcp_mtu_probing": "1"})
+
+
+@pytest.mark.parametrize(("rate", "is_through"), [(8e6, False), (8.1e6, True)])
+def test_tcp_may_get_through_a_narrow_path(rate, is_through):
+    for direction, sizes in (("forward", (1400, 1500)), ("reverse", (1500, 1400))):
+        own = looked(rate=rate, phase={"direction": direction})
+        assert path.gets_through(session_of(own, path_mtu=PathMtu(*sizes))) is is_through
+        other = looked(
+            rate=rate, phase={"direction": "forward" if direction == "reverse" else "reverse"}
+        )
+        assert not path.gets_through(session_of(other, path_mtu=PathMtu(*sizes)))
+
+
+# The intervals of a test that stalled, (bytes, segments sent again, window) of each; whether it did.
+STALLS = [
+    ([(8e4, 2, 1448), (0, 1, 1448), (0, 1, 1448)], True),
+    ([(8e4, 0, 1448), (0, 0, 1448), (0, 0, 1448)], False),
+    ([(8e4, 2, 1448), (0, 1, 1448), (9, 1, 1448)], False),
+    ([(8e4, 2, 9216), (0, 0, 9216), (0, 0, 9216)], True),
+    ([(8e4, 2, 9217), (0, 0, 9217), (0, 1, 9217)], False),
+    ([(8e4, 2, 9217), (0, 1, 9217), (0, 1, 9217)], True),
+    ([(8e4, 2, None), (0, 0, None), (0, 0, None)], True),
+    ([(8e4, 2, 1448), (0, 1, 1448)], True),
+    ([(8e4, 2, 1448), (0, 0, 1448)], False),
+    ([(8e4, 2, 1448)], False),
+]
+
+
+@pytest.mark.parametrize(("rows", "is_stalled"), STALLS)
+def test_a_test_stalls_after_its_first_window(rows, is_stalled):
+    hit = path.black_hole(session_of(of_run(*rows, rate=1e5)))
+    assert (hit is not None) is is_stalled
+    assert hit is None or hit.text.startswith("after the first 78.1 KiB nothing was delivered")
