@@ -11,7 +11,14 @@ from types import SimpleNamespace
 import pytest
 from selftest_runs import flow_of, tcp
 
-from neuca_tools.commands import selftest_options, selftest_paths, selftest_run, selftest_serve
+from neuca_tools.commands import (
+    selftest,
+    selftest_mesh,
+    selftest_options,
+    selftest_paths,
+    selftest_run,
+    selftest_serve,
+)
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError, SelftestError, UsageError
 from neuca_tools.model import Device
@@ -23,6 +30,8 @@ from neuca_tools.selftest.evidence import Evidence, Step
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan
+from neuca_tools.selftest.mesh.schedule import make_plan
 
 ARGUMENTS = {"json": False, "nagios": False, "html": None, "prometheus": None, "verbose": False}
 ARGUMENTS |= {"quiet": False, "color": "never"}
@@ -238,3 +247,24 @@ def test_an_address_elsewhere_is_refused(address, interface, reason):
     assert selftest_serve._addresses_to_serve(requested, None, PLANNED) == requested[:1]
     with pytest.raises(UsageError, match="serve: no dataplane interface has an address"):
         selftest_serve._addresses_to_serve([], "eth9", PLANNED)
+
+
+# --- mesh ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [(4 * 2**20, "a mesh needs at least two"), (4 * 2**20 + 1, "larger than")],
+)
+def test_a_list_of_hosts_has_a_limit(tmp_path, capsys, size, reason):
+    path = tmp_path / "hosts"
+    path.write_bytes(b"#" * size)
+    assert selftest.main(["mesh", "plan", "--rate", "1G", str(path)]) != ExitCode.PASS
+    assert reason in capsys.readouterr().err
+
+
+def test_clush_gets_descriptors_for_each_host():
+    hosts = [MeshHost(name, f"10.0.0.{at}", {}) for at, name in enumerate("abc", 1)]
+    plan = make_plan(MeshPlan(hosts, (), 1e9))
+    command = selftest_mesh.clush_command(plan, ["-l", "root"], "join")
+    assert " ".join(command) == "clush -w a -w b -w c -f 3 -O fd_max=268 -l root join"
