@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import time
 from dataclasses import replace
 from ipaddress import ip_address
@@ -29,6 +31,7 @@ from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program, session
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf import conduct, phases
@@ -36,7 +39,7 @@ from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import PLANS, STEPS, Options
 from neuca_tools.selftest.measure.mesh import pair
 from neuca_tools.selftest.measure.mesh.host import Member, read_slots
-from neuca_tools.selftest.measure.probes import roundtrip
+from neuca_tools.selftest.measure.probes import reach, roundtrip
 from neuca_tools.selftest.measure.probes.roundtrip import ProbeTimes
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
@@ -333,10 +336,10 @@ REACHED = [
 ]
 
 
-@pytest.mark.parametrize(("reach", "is_reachable", "words"), REACHED)
-def test_a_peer_is_tested_unless_it_cannot_be_reached(reach, is_reachable, words):
-    assert session.is_reachable(reach) is is_reachable
-    assert session.reach_words(reach) == words
+@pytest.mark.parametrize(("reached", "is_reachable", "words"), REACHED)
+def test_a_peer_is_tested_unless_it_cannot_be_reached(reached, is_reachable, words):
+    assert session.is_reachable(reached) is is_reachable
+    assert session.reach_words(reached) == words
 
 
 MTUS = [
@@ -612,3 +615,50 @@ def test_slots_that_cannot_be_read_are_an_error(data, reason):
     with pytest.raises(SelftestError, match=reason):
         read_slots(data, 2)
     assert read_slots([[4, [[1, 0]]]], 2) == ((4, ((1, 0),)),)
+
+
+# --- Whether a peer can be reached --------------------------------------------------------------------------------------
+
+
+def test_connections_are_opened_until_a_hundred_have_failed():
+    with socket.create_server((str(HERE), 0), backlog=4096) as listener:
+        port = listener.getsockname()[1]
+        made = reach.connection_rate(HERE, port, HERE, 0.01)
+        foreign = reach.connection_rate(HERE, port, ip_address("192.0.2.1"), 60.0)
+    refused = reach.connection_rate(HERE, port, HERE, 60.0)
+    assert (made.failed, made.no_address, made.rate > 0) == (0, 0, True)
+    assert (refused.failed, refused.no_address, refused.rate) == (100, 0, 0.0)
+    assert (foreign.failed, foreign.no_address, foreign.rate) == (100, 100, 0.0)
+
+
+def arp(operation=2, sender="10.0.0.2", mac=bytes(range(2, 8))):
+    head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation)
+    return head + mac + ip_address(sender).packed + bytes(10)
+
+
+@pytest.mark.parametrize(
+    ("packet", "macs"),
+    [
+        (arp(), {"02:03:04:05:06:07"}),
+        (arp(operation=1), set()),
+        (arp(sender="10.0.0.3"), set()),
+        (arp()[:27], set()),
+        (arp() + bytes(18), {"02:03:04:05:06:07"}),
+    ],
+)
+def test_only_an_answer_of_the_peer_has_its_mac(packet, macs):
+    assert reach._mac_in_reply(packet, ip_address("10.0.0.2")) == macs
+
+
+@pytest.mark.parametrize(
+    ("peer", "mac", "gateway"),
+    [
+        ("::1", "02:00:00:00:00:01", None),
+        ("10.0.0.2", "02:00:00:00:00:01", "10.0.0.1"),
+        ("10.0.0.2", "", None),
+    ],
+)
+def test_nobody_is_asked_where_arp_cannot_tell(peer, mac, gateway):
+    route = KernelRoute(1, HERE, gateway and ip_address(gateway), None, False)
+    device = session.Device(1, "no-such-nic", mac=mac)
+    assert reach.answering_macs(ip_address(peer), route, device) == ()
