@@ -20,6 +20,7 @@ from neuca_tools.selftest.evidence import (
     Phase,
     Sample,
     Socket,
+    derive,
     load,
     look,
     run,
@@ -1352,3 +1353,105 @@ def test_another_test_may_contradict_a_limit(rate, lost, is_so):
     other = replace(own.phase, run=replace(own.run, flows=(flow,)))
     own = replace(own, evidence=Evidence(phases=(own.phase, other)))
     assert (datagrams.limited_arrival(own) is not None) is is_so
+
+
+# --- What is derived of samples, traces and totals ----------------------------------------------------------------------
+
+
+def derived(run=None, evidence=None, **phase):
+    one = Phase(
+        "tcp", None if run is None else Run("iperf3", **{"protocol": "tcp", **run}), **phase
+    )
+    return derive.look_at_phase(Evidence(**(evidence or {})), one)
+
+
+@pytest.mark.parametrize(("count", "low"), [(9, None), (10, 0.02), (19, 0.02), (20, 0.03)])
+def test_a_decile_needs_ten_points_after_slow_start(count, low):
+    times = (0.0, 1.9, *(2.0 + at for at in range(count)))
+    trips = (0.001, 0.001, *(0.01 * (at + 1) for at in range(count)))
+    assert derived(sender_trace=Trace(times, rtt=trips)).low_rtt == low
+
+
+@pytest.mark.parametrize(("count", "low"), [(2, None), (3, 0.01)])
+def test_the_least_of_the_samples_needs_three(count, low):
+    samples = tuple(
+        Sample(2.0 * at, (Socket(rtt=10_000 + at, mss=1448, bytes_acked=at),))
+        for at in range(count)
+    )
+    own = derived(sender=(Sample(-2.0, samples[0].sockets), *samples))
+    assert own.low_rtt == low
+    assert len(own.acked) in ((0,) if count < 4 else (3,))
+
+
+SIDES = [
+    (5201, 40000, True),
+    (5001, 40000, True),
+    (40000, 5201, False),
+    (40000, 5001, False),
+    (5000, 6000, True),
+    (6000, 5000, False),
+    (6000, 6000, False),
+    (5201, 5001, False),
+]
+
+
+@pytest.mark.parametrize(("local", "remote", "is_server"), SIDES)
+def test_a_server_has_the_default_or_the_lower_port(local, remote, is_server):
+    ends = Connection("10.0.0.1", local, "10.0.0.2", remote)
+    assert derive.is_server_end(ends) is is_server
+    assert derive.is_server(Run("iperf3", connections=(ends,))) is is_server
+
+
+def run_of(*rates, sent=None, received=None, **totals):
+    intervals = tuple(Interval(at, at + 1, rate=rate) for at, rate in enumerate(rates))
+    flow = Flow("forward", intervals, Total(rate=sent), Total(rate=received, **totals))
+    return {"flows": (flow,)}
+
+
+# A run; the rate of its steady part.
+STEADY_RATES = [
+    (run_of(9.0, 6.0, 4.0, 5.0, sent=4.0, received=3.0), 5.0),
+    (run_of(9.0, 6.0, 4.0, 5.0, sent=4.1, received=3.0), 3.0),
+    (run_of(9.0, 6.0, 4.0, 5.0, received=3.0, lost=0), 3.0),
+    (run_of(9.0, received=3.0), 3.0),
+    (run_of(9.0), 9.0),
+    (run_of(sent=7.0), 7.0),
+    (run_of(sent=7.0, lost=5, datagrams=5), 0.0),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("run", "rate"), STEADY_RATES)
+def test_the_steady_rate_is_that_of_the_best_source(run, rate):
+    assert derived(run).rate == rate
+
+
+def test_a_run_that_failed_has_no_rate_of_zero():
+    lost = run_of(sent=7.0, lost=5, datagrams=5)
+    assert derived({**lost, "error": "refused"}).rate is None
+
+
+@pytest.mark.parametrize(
+    ("values", "loss"),
+    [
+        ({"retransmits": 10, "bytes": 14_480}, 1.0),
+        ({"retransmits": 5, "bytes": 14_480}, 0.5),
+        ({"retransmits": 0, "bytes": 14_480}, 0.0),
+        ({"bytes": 14_480}, None),
+    ],
+)
+def test_the_share_that_was_sent_again(values, loss):
+    flow = Flow("forward", sent=Total(**values))
+    assert derived({"flows": (flow,)}).loss == loss
+
+
+def test_windows_are_sums_and_shares_of_what_the_kernel_counted():
+    def sockets(time):
+        one = Socket(mss=1000, snd_cwnd=10, snd_wnd=20_000, unacked=4, bytes_acked=time * 1000)
+        return (
+            replace(one, busy_time=time * 500_000, rwnd_limited=time * 125_000, sndbuf_limited=0),
+        ) * 2
+
+    own = derived(sender=tuple(Sample(float(time), sockets(time)) for time in range(7)))
+    assert own.windows == Windows(1000, 20_000, 40_000, 8_000, 0.25, 0.0, 0.5, True)
+    assert own.acked == (16_000.0,) * 4
