@@ -1372,15 +1372,15 @@ def test_a_decile_needs_ten_points_after_slow_start(count, low):
     assert derived(sender_trace=Trace(times, rtt=trips)).low_rtt == low
 
 
-@pytest.mark.parametrize(("count", "low"), [(2, None), (3, 0.01)])
-def test_the_least_of_the_samples_needs_three(count, low):
+@pytest.mark.parametrize(("count", "low", "rates"), [(2, None, 0), (3, 0.01, 0), (4, 0.01, 3)])
+def test_the_least_of_the_samples_needs_three_and_so_do_their_rates(count, low, rates):
     samples = tuple(
         Sample(2.0 * at, (Socket(rtt=10_000 + at, mss=1448, bytes_acked=at),))
         for at in range(count)
     )
     own = derived(sender=(Sample(-2.0, samples[0].sockets), *samples))
     assert own.low_rtt == low
-    assert len(own.acked) in ((0,) if count < 4 else (3,))
+    assert len(own.acked) == rates
 
 
 SIDES = [

@@ -618,6 +618,8 @@ STATED = [
     (stated(0.25e6, buffer=1e6, rtt=None, held={"cwnd": 2.2e6}), False),
     (stated(0.25e6, buffer=1e6, rtt=None, held={"cwnd": 2.3e6}), True),
     (stated(0.25e6, buffer=1e6, rtt=None, held={"cwnd": 1e5, "flat": True}), True),
+    (stated(0.5e6, buffer=1e6, rtt=None, run={"streams": 2}), False),
+    (stated(0.502e6, buffer=1e6, rtt=None, run={"streams": 2}), True),
     (stated(251e6, buffer=1e6, rtt=None), False),
     (stated(249e6, buffer=1e6, rtt=None), True),
 ]
