@@ -26,14 +26,14 @@ RUNS = {
 }
 
 
-def known(value, *left_out) -> str:
+def known(document, *left_out) -> str:
     """The fields that are known: zero is not unknown."""
     texts = []
-    for name in (each.name for each in fields(value)):
-        known = getattr(value, name)
-        is_known = known is not None and known is not False and known != ()
+    for name in (field.name for field in fields(document)):
+        value = getattr(document, name)
+        is_known = value is not None and value is not False and value != ()
         if name not in left_out and is_known:
-            texts.append(f"{name}={known:.6g}" if isinstance(known, float) else f"{name}={known}")
+            texts.append(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}")
     return " ".join(texts)
 
 
