@@ -66,7 +66,7 @@ def integer(what: str, low: int, high: int) -> Callable[[str], int]:
     """A reader of integers from `low` (1 or more) to `high`."""
 
     def read(word: str) -> int:
-        number = int(word) if word.isdecimal() and len(word) < 10 else 0
+        number = int(word) if word.isdecimal() and len(word) < 20 else 0
         if not low <= number <= high:
             raise refused_value(word, f"{what} from {low} to {high}")
         return number

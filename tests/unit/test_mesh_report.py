@@ -315,6 +315,15 @@ def test_a_cell_of_groups_says_of_how_many_pairs_it_is_the_median(large):
     assert not re.search(r"\b1 pairs|\d\d pair\b", heat_map(large))
 
 
+def test_the_cell_of_two_groups_is_the_median_of_their_pairs():
+    plan = mesh_of(64, groups=2, rounds=4)
+    rack = {host.name: host.labels["rack"] for host in plan.hosts}
+    across = [row for row in rows_of(plan) if (rack[row.client], rack[row.server]) == ("r0", "r1")]
+    rates = (1e8, 9.9e8, 9e8, 5e8, 2e8)
+    rows = [replace(row, rate_out=rate, rate_back=None) for row, rate in zip(across, rates)]
+    assert "r0 &gt; r1: 5 pairs, median 500 Mbit/s" in heat_map(result_of(plan, rows))
+
+
 def test_many_hosts_of_one_group_have_no_picture():
     plan = mesh_of(64, rounds=1)
     result = result_of(plan, rows_of(plan))

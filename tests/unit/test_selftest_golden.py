@@ -11,18 +11,23 @@ import re
 from pathlib import Path
 
 import pytest
+from selftest_hosts import HOSTS
 from selftest_runs import diagnose
 from test_selftest_conditions import CASES
 from test_selftest_printed import CAUSES
 from test_selftest_thresholds import COUNTED, THRESHOLDS
 
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.record import nagios_line
 from neuca_tools.selftest.report.text import report_text
 
 GOLDEN = Path(__file__).parent / "golden" / "diagnoses.txt"
 HEADING = "=== "
+FAULTS = Path(__file__).parent / "data" / "faults"
 JUDGED = {
+    **{file.stem: evidence_of(file.read_bytes()) for file in sorted(FAULTS.iterdir())},
     **CASES,
+    **HOSTS,
     **{name: content for name, (_, content) in CAUSES.items()},
     **{
         f"{words}, {without:g} or {value:g}": judged(value)
@@ -34,7 +39,30 @@ JUDGED = {
 def report(name) -> str:
     judged = JUDGED[name]
     evidence = evidence_of(judged.encode()) if isinstance(judged, str) else judged
-    return report_text(diagnose(evidence), verbose=True)
+    diagnosis = diagnose(evidence)
+    rows = map(row, (*diagnosis.findings, *diagnosis.possible))
+    return "\n".join([report_text(diagnosis, verbose=True), *rows, nagios_line(diagnosis)])
+
+
+def row(finding) -> str:
+    """What only programs read of a finding."""
+    ways = "/".join(str(way) for way in (finding.phase, finding.direction) if way)
+    facts = ", ".join(
+        f"{fact.field}={shown(fact.before)}>{shown(fact.after)}" for fact in finding.evidence
+    )
+    words = (
+        finding.id,
+        finding.severity,
+        f"{finding.share:.3f}",
+        finding.confidence,
+        finding.end,
+        ways,
+    )
+    return f"{' '.join(filter(None, words))}: {facts}"
+
+
+def shown(value) -> str:
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value or "")
 
 
 def golden() -> dict[str, str]:
