@@ -251,6 +251,7 @@ CASES = {
     "D42 no port": Evidence(connections=Connections(900.0, 7, 7)),
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
     "D46": tcp(HEALTHY, local=Host(drift=("set the MTU of eth1 from 1500 to 9000",))),
+    "D47": failed("unable to start listener for connections: Address already in use"),
 }
 
 # Of the first finding its severity, its confidence and the end that its advice is for; and the exit code.
@@ -321,6 +322,7 @@ VERDICTS = {
     "D42 no port": ("limit", "high", "sender", 0),
     "D43": ("fault", "high", "receiver", 4),
     "D46": ("fault", "high", "local", 5),
+    "D47": ("fault", "high", "tool", 6),
 }
 ALSO_KNOWN = {"D05"}  # a symptom of what is lost in places that are not looked at here
 

@@ -9,6 +9,7 @@ import json
 import pytest
 from selftest_runs import diagnose
 
+from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.readers.documents import evidence_of
 
@@ -1273,6 +1274,45 @@ def test_a_protocol_that_a_host_lacks_is_no_other_program():
     said = "iperf3: error - unable to start stream listener: Protocol not supported\n"
     assert told(said).findings == ()
     assert causes("iperf3: error - unable to receive parameters from client\n") == ["D35"]
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("test authorization failed", "public key"),
+        (
+            (
+                "parameter error - you must specify username (max 20 chars), password (max 20 chars) "
+                "and a path to a valid public rsa client to be used"
+            ),
+            "public key",
+        ),
+        ("unable to create a new stream: No space left on device", "temporary file"),
+        ("unable to connect to server: Cannot assign requested address", "-B"),
+        ("unable to start listener for connections: Can't assign requested address", "-B"),
+        ("unable to start listener for connections: Address already in use", "port"),
+        ("unable to write to stream socket: Message too long", "-l"),
+        ("parameter error - block size too large (maximum = 1048576 bytes)", "-l"),
+        ("parameter error - cannot be both server and client", "arguments"),
+    ],
+)
+def test_what_iperf_itself_says_is_wrong_is_the_cause(said, meaning):
+    diagnosis = told(f"iperf3: error - {said}\n")
+    assert [finding.id for finding in diagnosis.findings] == ["D47"]
+    assert meaning in diagnosis.findings[0].text
+    assert diagnosis.exit_code is ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unable to create a new stream: Connection refused",
+        "control socket has closed unexpectedly",
+        "unable to receive results: ",
+    ],
+)
+def test_what_iperf_says_of_the_connection_is_no_fault_of_its_arguments(said):
+    assert "D47" not in causes(f"iperf3: error - {said}\n")
 
 
 def test_datagrams_of_both_directions_at_once_are_not_compared():

@@ -1,4 +1,4 @@
-"""D29, D34 to D38, D40, D41, D46: the two hosts, their devices, and what their iperf said."""
+"""D29, D36 to D38, D40, D41, D46: the two hosts, their devices and their tuning."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,6 +20,7 @@ from neuca_tools.selftest.conditions.base import (
     for_each_host,
     single_fact,
 )
+from neuca_tools.selftest.conditions.messages import error_text
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
@@ -229,19 +230,11 @@ def _related_devices(host: Host) -> set[str]:
     return family
 
 
-# --- What iperf was asked for and said, when it could not test ------------------------------------
+# --- What iperf was asked for, and did not get ----------------------------------------------------
 
 
-# iperf3 goes on after a connect() that failed, and reports the next call.
-REFUSED = re.compile(r"connection refused", re.IGNORECASE)
-BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
-OTHER_PROGRAM = re.compile(
-    r"make sure other side|protocol(?! not )|unknown control message|is not iperf3"
-    r"|unable to receive (parameters|cookie)",
-    re.IGNORECASE,
-)
 
 
 def _buffers_not_applied(look: Look) -> Optional[Hit]:
@@ -265,60 +258,6 @@ def _buffers_not_applied(look: Look) -> Optional[Hit]:
             sysctls={setting: str(int(run.buffer))},
         )
     return None
-
-
-def is_refused(session: Session) -> bool:
-    """Whether the peer has no server on the port."""
-    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(error_text(session)))
-
-
-def error_text(session: Session) -> str:
-    """What iperf said about all runs that failed.
-
-    In a text with others that did not, these were attempts before something was put right.
-    """
-    runs = [phase.run for phase in session.evidence.phases if phase.run]
-    if any(look.is_unsampled for look in session.looks) and not all(run.error for run in runs):
-        return ""
-    return " | ".join(run.error for run in runs if run.error)
-
-
-def server_busy(session: Session) -> Optional[Hit]:
-    said = error_text(session)
-    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
-        return None
-    port = session.evidence.reach.port
-    words = f" -p {port}" if port else ", with the -p of the client"
-    return Hit(
-        1.0,
-        "the peer's server is busy with another test, or with one that never ended",
-        (single_fact("server", said or "busy"),),
-        f"try again later, or restart it; a server for a single test: iperf3 -s -1{words}",
-        "receiver",
-    )
-
-
-def other_program(session: Session) -> Optional[Hit]:
-    if session.evidence.reach.wrong_peer:
-        return Hit(
-            1.0,
-            "the peer has another secret: one of them is mistyped, or another host has this "
-            "address",
-            (single_fact("secret", "differs"),),
-            "compare the files of both hosts (sha256sum); else look for a second host that has the "
-            "address (arping -D)",
-        )
-    said = error_text(session)
-    if not OTHER_PROGRAM.search(said):
-        return None
-    return Hit(
-        0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2, or their "
-        "versions are too far apart",
-        (single_fact("iperf3", said),),
-        "install the same iperf3 on both hosts",
-        "tool",
-    )
 
 
 def no_congestion_control(session: Session) -> Optional[Hit]:

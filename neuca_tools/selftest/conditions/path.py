@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.base import (
     smallest_mtu,
 )
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.host import is_refused
+from neuca_tools.selftest.conditions.messages import is_refused
 from neuca_tools.selftest.conditions.udp import HEADERS, USUAL_MTU
 from neuca_tools.selftest.evidence import Host, Link, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look

@@ -19,7 +19,7 @@ from neuca_tools.selftest.conditions.base import (
     single_fact,
 )
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
-from neuca_tools.selftest.conditions.host import error_text, is_refused
+from neuca_tools.selftest.conditions.messages import error_text, is_refused
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 

@@ -19,6 +19,7 @@ from neuca_tools.selftest.conditions import (
     cpu,
     datagrams,
     host,
+    messages,
     overflow,
     path,
     policer,
@@ -74,6 +75,7 @@ SOURCES = {
     "D42": "ListenOverflows; nf_conntrack of the kernel; ip_local_port_range",
     "D43": "RFC 5227",
     "D46": "neuca plan",
+    "D47": "iperf_strerror() of iperf3; strerror(3)",
 }
 """Where each rule and its thresholds come from."""
 CAUSES: tuple[Cause, ...] = (
@@ -107,8 +109,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D31", "no response to ARP or ND", FAULT, of_session=reach.no_neighbour),
     Cause("D32", "no route", FAULT, of_session=reach.no_route),
     Cause("D33", "port filtered or closed", FAULT, of_session=reach.closed_port),
-    Cause("D34", "server busy", FAULT, of_session=host.server_busy),
-    Cause("D35", "another secret or program", FAULT, of_session=host.other_program),
+    Cause("D34", "server busy", FAULT, of_session=messages.server_busy),
+    Cause("D35", "another secret or program", FAULT, of_session=messages.other_program),
     Cause("D36", "buffers not applied", FAULT, of_session=host.refused_buffers),
     Cause("D37", "tuning not in effect", FAULT, of_session=host.tuning_not_in_effect),
     Cause("D38", "congestion control missing", FAULT, of_session=host.no_congestion_control),
@@ -118,6 +120,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D42", "connections rejected", LIMIT, of_session=reach.connection_rate),
     Cause("D43", "duplicate address", FAULT, of_session=reach.duplicate_address),
     Cause("D46", "not as planned", FAULT, of_session=host.drifted_host),
+    Cause("D47", "iperf could not run", FAULT, of_session=messages.unusable_arguments),
 )
 
 
@@ -245,11 +248,12 @@ OUTCOMES = (
     Outcome(frozenset({"D34"}), ExitCode.BUSY),
     Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
     Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, untested=True),
+    Outcome(frozenset({"D47"}), ExitCode.INCONCLUSIVE, unmeasured=True),
 )
 """In the order in which they are asked; before the verdict that a test is inconclusive."""
 NOT_AS_PLANNED = frozenset({"D37", "D38", "D46"})
 """Faults of the host's own configuration: they come before a rate that is below the threshold."""
-UNFINISHED = frozenset({"D21", "D30", "D31", "D32", "D33", "D34", "D35", "D43"})
+UNFINISHED = frozenset({"D21", "D30", "D31", "D32", "D33", "D34", "D35", "D43", "D47"})
 """Why a test did not end, or did not run with the host it was meant for."""
 
 

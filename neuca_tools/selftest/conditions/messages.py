@@ -1,0 +1,129 @@
+"""D34, D35, D47: what iperf said when it could not test."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional
+
+from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
+
+# iperf3 goes on after a connect() that failed, and reports the next call.
+REFUSED = re.compile(r"connection refused", re.IGNORECASE)
+BUSY = re.compile(r"server is busy", re.IGNORECASE)
+OTHER_PROGRAM = re.compile(
+    r"make sure other side|protocol(?! not )|unknown control message|is not iperf3"
+    r"|unable to receive (parameters|cookie)",
+    re.IGNORECASE,
+)
+
+
+class _Message(NamedTuple):
+    """Part of a message of iperf for which no packet is to blame, what it means, and advice."""
+
+    text: str
+    meaning: str
+    advice: str
+
+
+# In the words of iperf_strerror() of iperf3, iperf 2, and strerror(3). iperf3 writes what it sends
+# to a temporary file, so that a stream fails where there is none (iperf_new_stream()).
+_MESSAGES = (
+    _Message(
+        r"authori[sz]ation failed|must specify (?:username|path to a valid private rsa)",
+        "the server requires a user name, a password and its public key, and one of them is wrong "
+        "or missing",
+        "give --username, --rsa-public-key-path and IPERF3_PASSWORD; the clocks of both hosts may "
+        "differ by 10 s (--time-skew-threshold of the server)",
+    ),
+    _Message(
+        r"unable to create a new stream: (?:read-only|no such file|no space|permission)",
+        "iperf3 cannot create its temporary file",
+        "set TMPDIR to a directory that it can write to",
+    ),
+    _Message(
+        r"can(?:not|'t) assign requested address",
+        "this host does not have the address that iperf was told to use (-B)",
+        "use an address of this host, or leave out -B",
+    ),
+    _Message(
+        r"address already in use",
+        "another program already uses the port",
+        "stop it, or choose another port (-p)",
+    ),
+    _Message(
+        r"message too long|block size (?:invalid|too large)",
+        "iperf cannot send blocks of this size (-l)",
+        "leave out -l, or use at most 65507 bytes with UDP, 1 MiB with TCP",
+    ),
+    _Message(
+        r"parameter error|unrecognized option|invalid option",
+        "iperf rejected its arguments",
+        "correct them: iperf3 --help of this version lists them",
+    ),
+)
+
+
+def is_refused(session: Session) -> bool:
+    """Whether the peer has no server on the port."""
+    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(error_text(session)))
+
+
+def error_text(session: Session) -> str:
+    """What iperf said about all runs that failed.
+
+    In a text with others that did not, these were attempts before something was put right.
+    """
+    runs = [phase.run for phase in session.evidence.phases if phase.run]
+    if any(look.is_unsampled for look in session.looks) and not all(run.error for run in runs):
+        return ""
+    return " | ".join(run.error for run in runs if run.error)
+
+
+def server_busy(session: Session) -> Optional[Hit]:
+    said = error_text(session)
+    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
+        return None
+    port = session.evidence.reach.port
+    words = f" -p {port}" if port else ", with the -p of the client"
+    return Hit(
+        1.0,
+        "the peer's server is busy with another test, or with one that never ended",
+        (single_fact("server", said or "busy"),),
+        f"try again later, or restart it; a server for a single test: iperf3 -s -1{words}",
+        "receiver",
+    )
+
+
+def other_program(session: Session) -> Optional[Hit]:
+    if session.evidence.reach.wrong_peer:
+        return Hit(
+            1.0,
+            "the peer has another secret: one of them is mistyped, or another host has this "
+            "address",
+            (single_fact("secret", "differs"),),
+            "compare the files of both hosts (sha256sum); else look for a second host that has the "
+            "address (arping -D)",
+        )
+    said = error_text(session)
+    if not OTHER_PROGRAM.search(said):
+        return None
+    return Hit(
+        0.9,
+        "client and server do not speak the same protocol: one of them is iperf 2, or their "
+        "versions are too far apart",
+        (single_fact("iperf3", said),),
+        "install the same iperf3 on both hosts",
+        "tool",
+    )
+
+
+def unusable_arguments(session: Session) -> Optional[Hit]:
+    """iperf says itself why it did not run: its arguments, or what they need, are not usable."""
+    said = error_text(session)
+    for message in _MESSAGES:
+        if re.search(message.text, said, re.IGNORECASE):
+            facts = (single_fact("iperf", said),)
+            return Hit(1.0, message.meaning, facts, message.advice, "tool")
+    return None
