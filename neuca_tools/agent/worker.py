@@ -191,6 +191,8 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
         data = {**result._asdict(), "session": result.session.tokens}
         report.sendall(json.dumps(data).encode() + b"\n")
         status = 0
+    except BrokenPipeError:  # the daemon was killed, and nobody waits for the result
+        status = 0
     except NeucaError as error:
         log.error("%s", error.text)
     except Exception:  # the outermost loop: one job failed, the daemon lives
