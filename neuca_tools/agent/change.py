@@ -174,6 +174,9 @@ def release_nic(config: Config, mac: str, *, dry_run: bool) -> Result:
             return Result(tuple(dict.fromkeys((*operations, *Files().operations(after)))))
         result = run_transaction(without, purpose, decision).result
         if not result.failures:
+            trial_file.change_earlier_record(
+                config, lambda record: updates.forget_nics(record, purpose.macs)
+            )
             result += _run_or_plan(host, Files(), dry_run=False)
         return result
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.agent import in_force
 from neuca_tools.agent.backoff import WHOLE_PASS, Backoff
 from neuca_tools.agent.worker import Job, JobResult, Worker
 from neuca_tools.backends import systemd, udev
@@ -83,7 +84,7 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._watchdog_interval is None else now)
         self._event_pass_deadline: Optional[float] = None  # for the events so far
         self._changed_links: set[int] = set()  # in the events so far; 0: anything else changed
-        self._job = Job(config, forgets_seen=True)
+        self._job = Job(config, at_start=in_force.digests(config))
         self._backoff, self._unanswered_polls = Backoff(), 0
         self._waits_for_address = False  # as in the result of the last pass
         self._waits_for_document = False  # there is none to make a pass for

@@ -29,23 +29,24 @@ def document_in_force(
     from_own_sources: bool,
     even_if_seen: bool,
     lock_seconds: Optional[float] = None,
-    forgets_seen: bool = False,
+    at_start: Optional[tuple[str, str]] = None,
 ) -> Iterator[Intake]:
     """Hold the lock of passes, and yield the document to be in force.
 
     `read` is called without the lock, because it may take long, and again with it if the document
     in force has changed meanwhile. The lock is waited for `lock_seconds`, by default
-    `command-timeout`. For the other arguments see `decide_document`. With `forgets_seen`, as at the
-    start of the daemon, a document of the own sources that was not applied is applied, unless the
-    run directory is full: then they have to change. Raises NeucaError.
+    `command-timeout`. For the other arguments see `decide_document`. `at_start` are the `digests`
+    when the daemon started: if they still hold, a document of the own sources that was not applied
+    is applied, unless the run directory is full: then they have to change. Raises NeucaError.
     """
-    before = _active_digest(config), last_seen_digest(config)
+    before = digests(config)
     latest = read()
     seconds = config.command_timeout if lock_seconds is None else lock_seconds
     with locked(config.pass_lock, seconds):
-        if (_active_digest(config), last_seen_digest(config)) != before:
+        now = digests(config)
+        if now != before:
             latest = read()
-        if forgets_seen:
+        if now == at_start:
             with suppress(ApplyError):
                 note_seen(config, "")
         yield decide_document(
@@ -98,6 +99,11 @@ def note_seen(config: Config, sha256: str) -> None:
     if answers.get("seen", "") != sha256:
         sha256_confirmed = str(answers.get("sha256", ""))
         save_source_answers(config.run_directory, {**answers, "seen": sha256}, sha256_confirmed)
+
+
+def digests(config: Config) -> tuple[str, str]:
+    """Those of the active document, and of what the own sources had last."""
+    return _active_digest(config), last_seen_digest(config)
 
 
 def _active_digest(config: Config) -> str:

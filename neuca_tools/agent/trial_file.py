@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Optional
 
@@ -68,6 +69,17 @@ def recover_from_trial(config: Config) -> bool:
         with suppress(RecordError):  # which the pass reports
             records.save_record(config.state, next_record(config))
     return False
+
+
+def change_earlier_record(config: Config, change: Callable[[Record], Record]) -> None:
+    """Change the record from before a trial that was killed, to be called with the lock held.
+
+    What a command changes in the record outlasts a boot before the next pass. Raises ApplyError.
+    """
+    interrupted = stored_trial(config)
+    if interrupted:
+        changed = interrupted._replace(record=change(interrupted.record))
+        records.save_trial(config.state, changed)
 
 
 def next_record(config: Config) -> Record:

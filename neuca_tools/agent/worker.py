@@ -60,8 +60,8 @@ class Job:
 
     `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
     tried yet, unless the document has changed, with interface indexes (`agent.backoff`). `gone`:
-    the indexes of interfaces that disappeared, whether or not they are back. `forgets_seen`: see
-    `document_in_force`.
+    the indexes of interfaces that disappeared, whether or not they are back. `at_start`: see
+    `document_in_force`; None after a pass or a trial.
     """
 
     config: Config
@@ -72,7 +72,7 @@ class Job:
     session: Session = field(default_factory=Session)
     left_out: Mapping[str, int] = field(default_factory=dict)
     gone: Sequence[int] = ()
-    forgets_seen: bool = False
+    at_start: Optional[tuple[str, str]] = None
 
     def after(self, result: JobResult) -> Job:
         """What the next job is made from, after one with this result."""
@@ -81,7 +81,7 @@ class Job:
             sha256=result.sha256 or self.sha256,
             session=result.session,
             gone=() if result.completed_pass else self.gone,
-            forgets_seen=self.forgets_seen and not (result.made_pass or result.waits_for_trial),
+            at_start=None if result.made_pass or result.waits_for_trial else self.at_start,
         )
 
 
@@ -191,6 +191,8 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
         data = {**result._asdict(), "session": result.session.tokens}
         report.sendall(json.dumps(data).encode() + b"\n")
         status = 0
+    except BrokenPipeError:  # the daemon was killed, and nobody waits for the result
+        status = 0
     except NeucaError as error:
         log.error("%s", error.text)
     except Exception:  # the outermost loop: one job failed, the daemon lives
@@ -226,7 +228,7 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         from_own_sources=job.fetch,
         even_if_seen=not job.fetch,
         lock_seconds=lock_seconds,
-        forgets_seen=job.forgets_seen,
+        at_start=job.at_start,
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)

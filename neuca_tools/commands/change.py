@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from typing import Any
 
+from neuca_tools.agent import trial_file
 from neuca_tools.agent.change import (
     plan_undo,
     release_nic,
@@ -24,7 +25,7 @@ from neuca_tools.commands.links import find_nic
 from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.model import NicRecord
+from neuca_tools.model import NicRecord, Record
 from neuca_tools.model.printable import counted
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import records
@@ -101,10 +102,15 @@ def _record_as_management(config: Config, mac: str) -> None:
     """Record the NIC as a management NIC that is not in doubt. Raises NeucaError."""
     with locked(config.pass_lock, config.command_timeout):
         demand_room(config.state)
-        record = records.load_record(config.state)
-        nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())
+        record = _with_management(records.load_record(config.state), mac)
         # Not to the spare directory, which a reboot empties.
-        records.save_record(config.state.directory, record._replace(nics={**record.nics, mac: nic}))
+        records.save_record(config.state.directory, record)
+        trial_file.change_earlier_record(config, lambda earlier: _with_management(earlier, mac))
+
+
+def _with_management(record: Record, mac: str) -> Record:
+    nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())
+    return record._replace(nics={**record.nics, mac: nic})
 
 
 def failures_text(result: Result) -> str:

@@ -268,10 +268,8 @@ def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> N
     from neuca_tools.documents.platform import combined
 
     last = before.platform if before.source == answer.source else ""
-    reason = combined.lost_part(platform, last)
-    if answer.origin is not None:
-        macs = answer.outlet.macs if answer.outlet else ()
-        reason = combined.list_gap(platform, last, macs) or reason
+    macs = answer.outlet.macs if answer.outlet else ()
+    reason = combined.gap(platform, last, None if answer.origin is None else macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 

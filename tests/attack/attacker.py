@@ -190,9 +190,9 @@ class Attacker:
 
         def answer(frame):
             question = frame[42:]
-            if frame[23:24] != b"\x11" or frame[36:38] != b"\0\x43" or len(question) < 243:
+            if frame[23:24] != b"\x11" or frame[36:38] != b"\0\x43":
                 return
-            if (kind := kinds.get(question[242])) is None:
+            if (kind := kinds.get(frames.dhcp_kind(question))) is None:
                 return
             self.leases += kind == kinds[3]
             body = frames.dhcp_answer(question, kind, server, offered, options)

@@ -164,6 +164,14 @@ def classless(routes):
     return made
 
 
+def dhcp_kind(question):
+    """The value of option 53 of a BOOTP message, which comes in any place; 0 if there is none."""
+    options = question[240:]
+    while len(options) > 2 and options[0] != 53:
+        options = options[1:] if options[0] == 0 else options[2 + options[1] :]
+    return options[2] if len(options) > 2 else 0
+
+
 def dhcp_answer(question, kind, server, offered, settings):
     """The OFFER (2) or ACK (5) for the BOOTP message `question`."""
     fixed = b"\x02" + question[1:12] + bytes(4) + packed(offered) + packed(server) + bytes(4)

@@ -234,9 +234,14 @@ save_state(Path(sys.argv[1]), "trial.json", data, 0o644)
 
 def kill_with_reused_id(host, **changes):
     """Kill a trial; another process has its ID from then on."""
-    trial, path = Trial(host, 3600), host.folder / "state/trial.json"
+    trial = Trial(host, 3600)
     os.kill(trial.pid, signal.SIGKILL)
     trial.end()
+    edit_trial(host, **changes)
+
+
+def edit_trial(host, **changes):
+    path = host.folder / "state/trial.json"
     data = json.loads(path.read_text())
     pid, began = os.getpid(), data["process"].partition(" ")[2]
     changes = {"pid": pid, "process": f"{pid} {began}", **changes}
@@ -268,6 +273,34 @@ def test_after_a_trial_was_killed_names_are_those_from_before(host, changes):
     }
     assert not (host.folder / "state/trial.json").exists()
     assert host.link("eth1")
+
+
+@pytest.mark.parametrize("changes", [{"boot_id": "another"}, {}], ids=["boot", "reused"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_nic_that_is_released_after_a_killed_trial_stays_so(host, number, changes):
+    kill_with_reused_id(host)
+    assert host.neuca("release", mac(number)).code == 0
+    edit_trial(host, **changes)
+    host.command("neucad", "--names", "--config", host.config_file)
+    # A next hop of the document is on the second NIC.
+    assert host.neuca("apply").code == {1: 0, 2: 4}[number]
+    assert host.role(mac(number)) == "ignored"
+    assert {one for name in ("eth1", "renamed", "eth2") for one in host.addresses(name)} == {
+        f"10.{3 - number}.0.1/24"
+    }
+    assert recorded_names(host)[mac(3 - number)] == f"eth{3 - number}"
+
+
+@pytest.mark.parametrize("changes", [{"boot_id": "another"}, {}], ids=["boot", "reused"])
+def test_a_nic_that_is_vouched_for_after_a_killed_trial_stays_so(host, changes):
+    record = host.folder / "state/record.json"
+    kill_with_reused_id(host)
+    host.veth("other", 7)
+    assert host.neuca("trust", "other").code == 0
+    edit_trial(host, **changes)
+    host.command("neucad", "--names", "--config", host.config_file)
+    assert json.loads(record.read_text())["nics"][mac(7)]["role"] == "management"
+    assert host.neuca("apply").code == 0
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,23 @@ def test_a_start_of_the_daemon_during_a_pass_applies_the_own_document(filed):
     filed.wait("A is applied again", has(filed, "10.1.0.1/24"))
 
 
+def test_what_was_applied_after_a_start_stays_although_the_first_pass_was_killed(filed):
+    assert filed.daemon.stop() == 0
+    (filed.folder / "later").write_text(B)
+    with locked(filed.folder / "run/lock", PATIENCE):
+        daemon = filed.start()
+        filed.wait("it waits", lambda: is_waiting(daemon.pid))
+        daemon.signal(signal.SIGSTOP)
+        (child,) = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+    assert filed.neuca("apply", "--source", f"file:{filed.folder}/later").code == 0
+    daemon.signal(signal.SIGCONT)
+    filed.wait("it notices", lambda: "ended without a report" in daemon.log())
+    remains(filed, "10.9.0.1/24")
+    filed.document(C)
+    filed.wait("C is applied", has(filed, "10.7.0.1/24"))
+
+
 def test_a_daemon_that_starts_during_a_pass_heeds_signals(filed):
     assert filed.daemon.stop() == 0
     with locked(filed.folder / "run/lock", PATIENCE):

@@ -164,7 +164,7 @@ LISTS = [openstack.NAME, *(row.name for row in clouds.FORMATS if row.nics)]
 
 def reason(name, tree, macs=(ONE,), before=""):
     text = combined.reduce_documents({name: json.dumps(tree).encode()})
-    return combined.list_gap(text, before, frozenset(macs))
+    return combined.gap(text, before, macs=frozenset(macs))
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -420,6 +420,23 @@ def test_a_nic_that_had_addresses_keeps_them_if_the_service_gives_none(kind, par
         intakes = [fetched(server, kind, tmp_path) for _ in range(3)]
     assert all(addresses(intake) == before for intake in intakes)
     assert f"gives no address of {TWO} any more" in intakes[-1].reason
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_nic_with_addresses_of_both_versions_can_lose_the_ipv6_ones(version):
+    families = {
+        4: {"ipAddress": [{"privateIpAddress": "10.1.0.5"}], "subnet": [{"address": "10.1.0.0", "prefix": "24"}]},
+        6: {"ipAddress": [{"privateIpAddress": "fd00:1::5"}]},
+    }  # fmt: skip
+    nic = {"macAddress": ONE.replace(":", "").upper()}
+    second = {"macAddress": TWO.replace(":", "").upper()}
+    both = {**second, "ipv4": families[4], "ipv6": families[6]}
+    left = {**second, f"ipv{version}": families[version]}
+    before = combined.reduce_documents(
+        {clouds.AZURE: json.dumps({"network": {"interface": [nic, both]}}).encode()}
+    )
+    expected = "" if version == 4 else f"{clouds.AZURE} gives no IPv4 address of {TWO} any more"
+    assert reason(clouds.AZURE, {"network": {"interface": [nic, left]}}, before=before) == expected
 
 
 def test_a_vlan_on_the_primary_nic_keeps_its_addresses_too():

@@ -67,6 +67,14 @@ def test_a_child_that_dies_of_its_job_is_a_failure_that_waits(daemon):
     assert daemon._plans.retry is not None
 
 
+def test_a_child_ends_its_job_although_the_daemon_has_ended(daemon):
+    daemon.config.run_directory.mkdir()
+    with locked(daemon.config.pass_lock, 1.0):
+        worker = Worker(Job(daemon.config))
+        worker._socket.close()
+    assert os.waitpid(worker._child, 0)[1] == 0
+
+
 @pytest.mark.parametrize(
     ("start", "busy", "managers", "waits"),
     [

@@ -9,7 +9,7 @@ when the meaning does.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Optional
 
 from neuca_tools.documents.neuca.values import clip
@@ -20,7 +20,7 @@ from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_
 from neuca_tools.documents.platform.virtual_links import PORT_SETTINGS
 from neuca_tools.documents.stacking import overlay_requests
 from neuca_tools.errors import unreadable
-from neuca_tools.model import Fault, LinkKey, PlatformDocument, machine
+from neuca_tools.model import Fault, LinkKey, LinkRequest, PlatformDocument, machine
 
 
 def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optional[str]) -> Tree:
@@ -93,48 +93,48 @@ def instance_id(text: str) -> str:
     return next(filter(None, ids), "")
 
 
-def list_gap(text: str, before: str, macs: Collection[str]) -> str:
-    """Why the list of NICs in a service's documents is incomplete (see `listing`)."""
+def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
+    """Why a source's documents are incomplete; `before` are those that it had earlier.
+
+    A full disk or an interrupted copy leaves an empty document about the network, or none;
+    `config: disabled` requests no network. `macs` belong to a service (see `listing`), None to
+    another source.
+    """
     if not text or text == before:
         return ""
     trees, earlier = _parse_trees(text), _parse_trees(before or "{}")
-    return listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
-
-
-def lost_part(text: str, before: str) -> str:
-    """Why a source's document about the network is incomplete: it is gone, as if it were cut off.
-
-    A full disk and an interrupted copy leave such files; `config: disabled` requests no network.
-    """
-    if not before or text == before:
+    names = sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys())
+    if names:
+        return f"{names[0]} is empty or missing"
+    if macs is None:
         return ""
-    lost = _parse_trees(before).keys() - _parse_trees(text).keys()
-    names = sorted(lost & {netplan.NAME, openstack.NAME})
-    return f"{names[0]} is empty or missing" if names else ""
+    return listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
 
 
 def _address_gap(
     trees: Mapping[str, dict[str, Tree]], before: Mapping[str, dict[str, Tree]]
 ) -> str:
-    """Which NIC of a cloud has lost all its addresses: they are those of the cloud's network."""
+    """Which NIC of a cloud has lost its addresses: they are those of the cloud's network.
+
+    A cloud can take the IPv6 addresses of a NIC that has IPv4 ones, but not the latter.
+    """
     for name in [row.name for row in clouds.FORMATS if row.name in trees.keys() & before.keys()]:
         document, earlier = (_interpret_tree(name, parts[name]) for parts in (trees, before))
-        addressed = {link.key for link in earlier.links if link.addresses}
-        for key in _links_without_addresses(document):
-            if key in addressed:
-                return f"{name} gives no address of {key} any more"
+        versions_before = {link.key: _ip_versions(link) for link in earlier.links}
+        # No document has the addresses of the primary NIC.
+        excused = {LinkKey(hint.mac) for hint in document.management if hint.firm}
+        for link in document.links:
+            versions, left_alone = _ip_versions(link), link.state == "user" or link.key in excused
+            lost = versions_before.get(link.key, set()) - versions
+            if lost and not left_alone and (4 in lost or not versions):
+                return (
+                    f"{name} gives no {'IPv4 ' if versions else ''}address of {link.key} any more"
+                )
     return ""
 
 
-def _links_without_addresses(document: PlatformDocument) -> Iterator[LinkKey]:
-    """The links without an address, except those whose addresses no document has.
-
-    These are the primary NIC and links that are left to the user.
-    """
-    excused = {LinkKey(hint.mac) for hint in document.management if hint.firm}
-    for link in document.links:
-        if not (link.addresses or link.state == "user" or link.key in excused):
-            yield link.key
+def _ip_versions(link: LinkRequest) -> set[int]:
+    return {address.version for address in link.addresses}
 
 
 def redacted_text(text: str) -> str:

@@ -321,8 +321,8 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.known_network_share,
-        f"the rate stays within {amounts.percent(max(look.spread, 1e-5))} of {amounts.rate(look.known_rate)} "
-        "while a queue forms: this is the capacity of the path",
+        f"the rate stays within {amounts.percent(max(look.spread, 1e-5))} of "
+        f"{amounts.rate(look.known_rate)} while a queue forms: this is the capacity of the path",
         (look.rate_fact, look.queueing_fact),
         ORDERED,
         confidence=confidence,
