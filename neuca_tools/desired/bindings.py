@@ -47,19 +47,29 @@ def bind_names(
     if not name_keys:
         return platform, []
     new_names = {link.key.mac: link.name for link in platform.links if link.key == link.key.nic}
-    renamed = {f"{BY_NAME}{name}": mac for mac, name in new_names.items() if name}
-    nics_by_name_key, problems = dict[str, tuple[str, ...]](), []
-    for mac in sorted(name_keys, key=lambda key: (key in renamed, key)):
-        name, holder = mac[len(BY_NAME) :], renamed.get(mac, mac)
-        if holder == mac:
-            nics_by_name_key[mac] = _nics_matched(name, new_names.get(mac), world, record)
-        else:
-            # A lower device is named by the name that the document gives to a NIC.
-            nics_by_name_key[mac] = nics_by_name_key.get(holder, (holder,))
-        if not nics_by_name_key[mac]:
-            problems.append(Problem("absent", f'no NIC is named "{name}"'))
-    problems += _described_twice(platform, nics_by_name_key)
+    nics_by_name_key = {
+        key: _nics_matched(key[len(BY_NAME) :], new_names.get(key), world, record)
+        for key in sorted(name_keys)
+    }
+    _bind_new_names(nics_by_name_key, new_names)
+    problems = [*_unnamed(nics_by_name_key), *_described_twice(platform, nics_by_name_key)]
     return _bound_platform(platform, nics_by_name_key), problems
+
+
+def _bind_new_names(
+    nics_by_name_key: dict[str, tuple[str, ...]], new_names: Mapping[str, Optional[str]]
+) -> None:
+    """A lower device is named by the name that the document gives to a NIC."""
+    holders = {f"{BY_NAME}{name}": mac for mac, name in new_names.items() if name}
+    for key in nics_by_name_key.keys() & holders.keys():
+        if holders[key] != key:
+            nics_by_name_key[key] = nics_by_name_key.get(holders[key], (holders[key],))
+
+
+def _unnamed(nics_by_name_key: Mapping[str, Collection[str]]) -> Iterator[Problem]:
+    for key, nics in nics_by_name_key.items():
+        if not nics:
+            yield Problem("absent", f'no NIC is named "{key[len(BY_NAME) :]}"')
 
 
 def _described_twice(

@@ -39,14 +39,13 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     addressed = devices_with_address(world)
     nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
     nics.sort(key=bus_order)
-    counting = (nic for nic in nics if nic.index in addressed or not _is_passed_over(nic, world))
-    first = next(counting, None)
-    if first is None:
-        return Belief()
-    if first.index in addressed or not world.is_aged(LEASE_SECONDS):
-        return Belief(identity(first))
-    leased = (identity(nic) for nic in nics if nic.index in addressed)
-    return Belief(identity(first), tuple(leased))
+    leased = [identity(nic) for nic in nics if nic.index in addressed]
+    for nic in nics:
+        if nic.index in addressed:
+            return Belief(identity(nic))
+        if not _is_passed_over(nic, world):
+            return Belief(identity(nic), tuple(leased) if world.is_aged(LEASE_SECONDS) else ())
+    return Belief()
 
 
 def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:

@@ -103,12 +103,12 @@ def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
     if not text or text == before:
         return ""
     trees, earlier = _parse_trees(text), _parse_trees(before or "{}")
-    names = sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys())
-    if names:
-        return f"{names[0]} is empty or missing"
-    if macs is None:
-        return ""
-    return listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
+    if macs is not None:
+        reason = listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
+        if reason:
+            return reason
+    lost = sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys())
+    return f"{lost[0]} is empty or missing" if lost else ""
 
 
 def _address_gap(
@@ -120,21 +120,27 @@ def _address_gap(
     """
     for name in [row.name for row in clouds.FORMATS if row.name in trees.keys() & before.keys()]:
         document, earlier = (_interpret_tree(name, parts[name]) for parts in (trees, before))
-        versions_before = {link.key: _ip_versions(link) for link in earlier.links}
-        # No document has the addresses of the primary NIC.
-        excused = {LinkKey(hint.mac) for hint in document.management if hint.firm}
-        for link in document.links:
-            versions, left_alone = _ip_versions(link), link.state == "user" or link.key in excused
-            lost = versions_before.get(link.key, set()) - versions
-            if lost and not left_alone and (4 in lost or not versions):
-                return (
-                    f"{name} gives no {'IPv4 ' if versions else ''}address of {link.key} any more"
-                )
+        lost = _lost_addresses(document, earlier)
+        if lost:
+            return f"{name} gives no {lost} any more"
     return ""
 
 
-def _ip_versions(link: LinkRequest) -> set[int]:
-    return {address.version for address in link.addresses}
+def _lost_addresses(document: PlatformDocument, earlier: PlatformDocument) -> str:
+    versions_before = {link.key: _ip_versions(link) for link in earlier.links}
+    # No document has the addresses of the primary NIC.
+    excused = {LinkKey(hint.mac) for hint in document.management if hint.firm}
+    for link in document.links:
+        kept = _ip_versions(link)
+        lost = versions_before.get(link.key, frozenset()) - kept
+        is_gap = 4 in lost or (lost and not kept)
+        if is_gap and link.state != "user" and link.key not in excused:
+            return f"{'IPv4 ' * bool(kept)}address of {link.key}"
+    return ""
+
+
+def _ip_versions(link: LinkRequest) -> frozenset[int]:
+    return frozenset(address.version for address in link.addresses)
 
 
 def redacted_text(text: str) -> str:

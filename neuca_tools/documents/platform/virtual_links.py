@@ -58,15 +58,7 @@ def set_options(
         return True
     part, errors = part.for_nic(draft.key.mac), part.faults.unusable
     for key in present:
-        # The items of a list become one text, separated by commas.
-        text = ",".join(part.texts(key))
-        if names[key] == "mac" and text.lower() in MAC_WORDS:
-            part.warn(key, "only a MAC address can be set, ignoring it")
-            continue
-        read = partial(_read_setting, draft.key.kind, names[key])
-        option = part.parse(key, text, read) if text else None
-        if option is not None:
-            draft.virtual = option.over(draft.virtual)
+        _set_option(draft, part, key, names[key])
     if draft.virtual is not None:
         options = dict(draft.virtual.options)
         for name, default in defaults.items():
@@ -74,6 +66,17 @@ def set_options(
         _fit_options(options, part, names)
         draft.virtual = draft.virtual._replace(options=tuple(options.items()))
     return part.faults.unusable == errors
+
+
+def _set_option(draft: Draft, part: Part, key: str, name: str) -> None:
+    """Set one option, called `name` here; the items of a list become one text, with commas."""
+    text = ",".join(part.texts(key))
+    if name == "mac" and text.lower() in MAC_WORDS:
+        part.warn(key, "only a MAC address can be set, ignoring it")
+        return
+    option = part.parse(key, text, partial(_read_setting, draft.key.kind, name)) if text else None
+    if option is not None:
+        draft.virtual = option.over(draft.virtual)
 
 
 def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) -> None:

@@ -62,18 +62,20 @@ def _busy_process(look: Look) -> Optional[Hit]:
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL_CPU if look.run.is_loopback else NEARLY_FULL_CPU):
         return None
-    is_full = share >= FULL_CPU
     larger = larger_datagrams(look) if look.protocol == "udp" else "jumbo frames, "
-    return Hit(
-        0.95 if is_full else 0.85,
-        f"iperf on the {end} used {amounts.percent(min(share, 1))} of a CPU for "
-        f"{amounts.rate(look.known_rate)}"
-        f"{'' if is_full else '; interrupts and softirqs take the rest'}",
+    used = f"{amounts.percent(min(share, 1))} of a CPU for {amounts.rate(look.known_rate)}"
+    hit = Hit(
+        0.95,
+        f"iperf on the {end} used {used}",
         (single_fact(f"CPU of iperf on the {end}", round(min(share, 1), 3)),),
         f"more streams (-P) with iperf3 3.16 or later, {larger}and offloads (ethtool -k)",
         end,
-        confidence=HIGH if is_full else MEDIUM,
+        confidence=HIGH,
     )
+    if share >= FULL_CPU:
+        return hit
+    text = f"{hit.text}; interrupts and softirqs take the rest"
+    return hit._replace(share=0.85, text=text, confidence=MEDIUM)
 
 
 def _busiest_process(look: Look) -> tuple[float, str]:

@@ -356,6 +356,10 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
         )
     if any(finding.severity != INFO for finding in findings):
         return None
+    return _without_finding(session)
+
+
+def _without_finding(session: Session) -> Optional[str]:
     slow = (look for look in session.looks if has_passed(look) is False)
     if any(map(share_lost_by_busy_receiver, slow)):
         return "other programs had the CPU of the receiver: test again without that load"

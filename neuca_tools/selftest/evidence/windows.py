@@ -44,7 +44,7 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     falls = _lasting_falls(every)
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
-        is_only = sum(1 for interval in every if interval.retransmits) == 1
+        is_only = [bool(interval.retransmits) for interval in every].count(True) == 1
         return bool(falls) and is_only and _moves_with_window(every)
     if not _follow_most_losses(falls, every):
         return False
