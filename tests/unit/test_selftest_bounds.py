@@ -419,7 +419,8 @@ def blocks(*counts):
 # The blocks of each interval; how they are connected; whether the rate is as constant as blocks allow.
 WHOLE = [
     ((6, 8, 7, 6, 8), WAN, True),
-    ((5.9, 8, 7, 6, 8), WAN, False),
+    ((5.7, 8, 7, 6, 8), WAN, True),
+    ((5.6, 8, 7, 6, 8), WAN, False),
     ((6, 8.1, 7, 6, 8), WAN, True),
     ((6, 8.2, 7, 6, 8), WAN, False),
     ((6, 8, 7, 8), WAN, False),
