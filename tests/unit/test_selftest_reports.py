@@ -460,6 +460,7 @@ def test_the_first_screen_has_twelve_lines():
         report = styled_report(report_text(diagnosis), diagnosis.exit_code, 120, False)
         assert report.count("\n") < 11, name
     many = replace(FULL, phases=FULL.phases * 3)
+    assert report_text(diagnose(many)).count("  FAIL\n") == 3
     assert "more tests (--verbose)" in report_text(diagnose(many))
     assert report_text(diagnose(many)).count("\n") < 11
     assert report_text(diagnose(many), verbose=True).count("\n") > 11

@@ -53,10 +53,14 @@ HOST_WORDS = {
 
 def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     """The whole report, without a newline at its end; it fits one screen unless it is `verbose`."""
-    lines = [_phase_line(phase) for phase in diagnosis.phases]
+    phases = diagnosis.phases
+    lines = [_phase_line(phase) for phase in phases]
     if not verbose and len(lines) > MAX_PHASES:
-        others = len(lines) - MAX_PHASES + 1
-        lines[MAX_PHASES - 1 :] = [_labelled_line("", f"{others} more tests (--verbose)")]
+        # Those that failed first: the verdict is about them.
+        ranks = sorted(range(len(lines)), key=lambda at: phases[at].shown_as_passed is not False)
+        others = f"{len(lines) - MAX_PHASES + 1} more tests (--verbose)"
+        lines = [lines[at] for at in sorted(ranks[: MAX_PHASES - 1])]
+        lines.append(_labelled_line("", others))
     return printable_lines([*lines, *_conclusion_lines(diagnosis, verbose)])
 
 
