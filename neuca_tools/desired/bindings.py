@@ -59,11 +59,14 @@ def bind_names(
 def _bind_new_names(
     nics_by_name_key: dict[str, tuple[str, ...]], new_names: Mapping[str, Optional[str]]
 ) -> None:
-    """A lower device is named by the name that the document gives to a NIC."""
-    holders = {f"{BY_NAME}{name}": mac for mac, name in new_names.items() if name}
+    """A lower device is named by the name that the document gives to a NIC, unless to several."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for mac, name in new_names.items():
+        if name:
+            holders[f"{BY_NAME}{name}"].update(nics_by_name_key.get(mac, (mac,)))
     for key in nics_by_name_key.keys() & holders.keys():
-        if holders[key] != key:
-            nics_by_name_key[key] = nics_by_name_key.get(holders[key], (holders[key],))
+        if len(holders[key]) == 1:
+            nics_by_name_key[key] = tuple(holders[key])
 
 
 def _unnamed(nics_by_name_key: Mapping[str, Collection[str]]) -> Iterator[Problem]:

@@ -311,6 +311,21 @@ def test_a_drive_that_loses_its_network_document_removes_no_nic(
         (drive / name).unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "tree"),
+    [
+        ("network-config", {"config": "disabled"}),
+        ("network-config", {"version": 2}),
+        (openstack.NAME, {"links": [], "networks": [], "services": []}),
+    ],
+)
+def test_a_document_without_links_can_be_removed(name, tree):
+    """Otherwise, nothing that the source has later would be used."""
+    metadata = {"meta-data": b"instance-id: one\n"}
+    before = combined.reduce_documents({**metadata, name: json.dumps(tree).encode()})
+    assert combined.gap(combined.reduce_documents(metadata), before, macs=None) == ""
+
+
 def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):
     play = cloudmocks.hetzner(BOTH)
     state, around = tmp_path / "state", Surroundings(tmp_path / "run")

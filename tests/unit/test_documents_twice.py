@@ -207,3 +207,22 @@ def test_a_port_or_lower_device_with_a_new_name_is_the_nic_that_gets_this_name()
         assert list(map(str, bridge.virtual.members)) == [macs[0], macs[2]]
         assert f"{macs[1]}.5" in links(document)
         assert problems == []
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        'all: {match: {name: "eth*"}, set-name: eth1}',
+        f'a: {{match: {{macaddress: "{B}"}}, set-name: eth1}}\n  b: {{match: {{macaddress: "{A}"}}, set-name: eth1}}',
+    ],
+)  # fmt: skip
+def test_a_name_that_several_nics_would_get_means_the_one_that_has_it(entries):
+    text = f"version: 2\nethernets:\n  {entries}\nbridges: {{br0: {{interfaces: [eth1]}}}}\n"
+    devices = [
+        nic(index, mac=mac, permanent_mac=mac, name=f"eth{index}")
+        for index, mac in enumerate((A, B))
+    ]
+    document, problems = bind_names(made("network-config", text), world(*devices), Record())
+    (bridge,) = (link for link in document.links if link.key.kind == "bridge")
+    assert list(map(str, bridge.virtual.members)) == [B]
+    assert problems == []

@@ -96,9 +96,9 @@ def instance_id(text: str) -> str:
 def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
     """Why a source's documents are incomplete; `before` are those that it had earlier.
 
-    A full disk or an interrupted copy leaves an empty document about the network, or none;
-    `config: disabled` requests no network. `macs` belong to a service (see `listing`), None to
-    another source.
+    A full disk or an interrupted copy leaves an empty document about the network, or none. That of
+    one which had no links, such as `config: disabled`, is no loss. `macs` belong to a service (see
+    `listing`), None to another source.
     """
     if not text or text == before:
         return ""
@@ -107,8 +107,10 @@ def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
         reason = listing.list_gap(trees, earlier, macs) or _address_gap(trees, earlier)
         if reason:
             return reason
-    lost = sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys())
-    return f"{lost[0]} is empty or missing" if lost else ""
+    for name in sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys()):
+        if _interpret_tree(name, earlier[name]).links:
+            return f"{name} is empty or missing"
+    return ""
 
 
 def _address_gap(
