@@ -239,6 +239,7 @@ def undo_release(config: Config, mac: str) -> None:
     demand_room(config.state)
     # Not to the spare directory, which a reboot empties.
     records.save_record(config.state.directory, _record_without_release(config, mac))
+    trial_file.change_earlier_record(config, lambda earlier: _without_released(earlier, mac))
 
 
 def plan_undo(config: Config, intake: Intake, mac: str) -> Result:
@@ -252,7 +253,13 @@ def _record_without_release(config: Config, mac: str) -> Record:
     record = trial_file.next_record(config)
     if not record.nics.get(mac, NicRecord()).released:
         raise NeucaError(f'release --undo "{mac}": it was not released')
-    return record._replace(nics={known: nic for known, nic in record.nics.items() if known != mac})
+    return _without_released(record, mac)
+
+
+def _without_released(record: Record, mac: str) -> Record:
+    """The record without this NIC if it was released."""
+    kept = {known: nic for known, nic in record.nics.items() if known != mac or not nic.released}
+    return record._replace(nics=kept)
 
 
 def revert_settings(config: Config, *, dry_run: bool) -> Result:

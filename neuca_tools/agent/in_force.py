@@ -46,7 +46,7 @@ def document_in_force(
         now = digests(config)
         if now != before:
             latest = read()
-        if now == at_start:
+        if now == at_start and from_own_sources and latest.sha256 not in ("", now[0]):
             with suppress(ApplyError):
                 note_seen(config, "")
         yield decide_document(

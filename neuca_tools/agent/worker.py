@@ -61,7 +61,7 @@ class Job:
     `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
     tried yet, unless the document has changed, with interface indexes (`agent.backoff`). `gone`:
     the indexes of interfaces that disappeared, whether or not they are back. `at_start`: see
-    `document_in_force`; None after a pass or a trial.
+    `document_in_force`; None after a trial or a pass for another document.
     """
 
     config: Config
@@ -76,12 +76,14 @@ class Job:
 
     def after(self, result: JobResult) -> Job:
         """What the next job is made from, after one with this result."""
+        started_with = self.at_start[0] if self.at_start else ""
+        is_for_another = result.made_pass and result.sha256 != started_with
         return replace(
             self,
             sha256=result.sha256 or self.sha256,
             session=result.session,
             gone=() if result.completed_pass else self.gone,
-            at_start=None if result.made_pass or result.waits_for_trial else self.at_start,
+            at_start=None if result.waits_for_trial or is_for_another else self.at_start,
         )
 
 

@@ -24,6 +24,8 @@ from neuca_tools.model import ACCEPT_RA, Device, LinkKey, LinkRequest, Problem, 
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
+# Seconds after a boot at which a pass sees whether a network manager has started meanwhile.
+MANAGER_SECONDS = (30.0, 60.0, 120.0, 240.0, MANAGEMENT_DHCP_SECONDS)
 PACKAGE = "dhcpcd (dhcpcd-base)"
 _NO_ADDRESS = "it has no address from DHCP or a router"
 UNSERVED = (
@@ -165,7 +167,16 @@ def _client_by_link(
             clients[key] = manager
         elif _is_for_own(request, devices.get(key), world):
             clients[key] = OWN
+        else:
+            _await_managers(world)
     return clients
+
+
+def _await_managers(world: World) -> None:
+    """Have passes made for an enabled manager that has not started: no event tells when it has."""
+    own = world.own_clients
+    if world.no_manager_runs and own.manager_may_start and not own.replaces_managers:
+        world.later_ages.update(age for age in MANAGER_SECONDS if age > world.age)
 
 
 def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) -> bool:

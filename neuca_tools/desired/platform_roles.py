@@ -151,7 +151,7 @@ def role_reasons(
 
 def _chosen_sentence(roles: Roles) -> str:
     """Which NIC is for management, and why."""
-    for mac, reason in roles.reasons.items():
+    for mac, reason in sorted(roles.reasons.items()):  # of several, always the same one
         if roles.role(mac) == "management":
             return f'the management NIC is "{roles.name(mac) or mac}": {reason}'
     return "no NIC on this host is for management"

@@ -22,7 +22,7 @@ from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
 from neuca_tools.errors import ManagerError
-from neuca_tools.model import Automatic, LinkKey, OwnClients, Record, World
+from neuca_tools.model import Automatic, LinkKey, NicRecord, OwnClients, Record, World
 from neuca_tools.plan.operations import StartClient, StopClient
 
 OWN = OwnClients("/sbin/dhcpcd", "/helper")
@@ -34,7 +34,8 @@ NIC = dhcp_files.link_label(key(2))
 
 def plain(own=OWN, **more):
     """A host without managers; no NIC has a lease."""
-    return replace(seen(), **{**PLAIN, **NOBODY, "own_clients": own, **more})
+    values = {**PLAIN, **NOBODY, "own_clients": own, "later_ages": set(), **more}
+    return replace(seen(), **values)
 
 
 def running(found, alive=True):
@@ -197,6 +198,42 @@ def test_a_missing_client_is_named_with_what_to_install():
     assert "dhcpcd-base" in UNSERVED
     assert problems(OwnClients(replaces_managers=True), age=1.0) == [NOT_INSTALLED]
     assert problems(OWN) == []
+
+
+KNOWN = Record(nics={mac(1): NicRecord(role="management")})
+WAITING = [OWN._replace(manager_may_start=True), OwnClients(manager_may_start=True)]
+DHCP_ON_A_NIC = f"[interface {mac(2)}]\ndhcp4 = yes\n"
+DHCP_ON_A_VLAN = f"[vlan {mac(2)}.5]\ndhcp4 = yes\n"
+
+
+@pytest.mark.parametrize("own", WAITING)
+@pytest.mark.parametrize("text", [DHCP_ON_A_NIC, DHCP_ON_A_VLAN])
+def test_a_manager_that_starts_after_the_first_pass_is_noticed(own, text):
+    """No event says that it has started."""
+    ages, look = [], plain(own, age=5.0)
+    decided(look, parse(text), KNOWN)
+    while look.later_ages:
+        ages.append(min(look.later_ages))
+        look = plain(own, age=ages[-1])
+        decided(look, parse(text), KNOWN)
+    assert ages == [30.0, 60.0, 120.0, 240.0, 360.0]
+
+
+@pytest.mark.parametrize(
+    ("look", "text"),
+    [
+        (plain(), DHCP_ON_A_NIC),
+        (plain(OwnClients()), DHCP_ON_A_NIC),
+        (plain(WAITING[1]._replace(replaces_managers=True)), DHCP_ON_A_NIC),
+        (plain(no_manager_runs=False, managers={"networkd": {}}), DHCP_ON_A_NIC),
+        (plain(WAITING[0]), f"[interface {mac(2)}]\n"),
+        (plain(WAITING[1]), f"[interface {mac(2)}]\nstate = user\ndhcp4 = yes\n"),
+    ],
+)
+def test_a_host_that_waits_for_no_manager_makes_no_pass_for_one(look, text):
+    look = replace(look, later_ages=set())
+    decided(look, parse(text), KNOWN)
+    assert look.later_ages <= {360.0}
 
 
 def test_what_only_a_network_manager_does_is_noted():

@@ -129,6 +129,22 @@ def test_the_nic_through_which_the_service_has_answered_is_chosen_whatever_the_m
         assert found.roles.choice.equal_candidates == frozenset()
 
 
+def test_of_several_management_nics_a_reason_always_names_the_same():
+    """A set of them has another order in each process."""
+    document = three_networks("static")
+    ways = [(1, 0, 4), (2, 0, 4), (4, 0, 4)]
+    policy = Policy(management=frozenset({mac(2), mac(4)}))
+    found = solve(document, slots((1, 2, 3, 4), ways), policy=policy).roles
+    reasons = [
+        platform_roles.role_reasons(
+            document.platform, replace(found, reasons=dict(order)), (), frozenset()
+        )
+        for order in permutations(found.reasons.items())
+    ]
+    assert found.role(mac(2)) == found.role(mac(4)) == "management"
+    assert reasons == reasons[:1] * len(reasons)
+
+
 def test_the_reason_of_each_role_is_told():
     ways = [(number, 0, 4) for number in (1, 2, 3)]
     found = solve(three_networks("mixed"), slots((1, 2, 3, 4), ways, metadata=1))

@@ -12,10 +12,12 @@ from contextlib import nullcontext
 import pytest
 
 from neuca_tools.agent import trial, trial_file
+from neuca_tools.agent.change import undo_release
 from neuca_tools.backends.processes import process_note
 from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
+from neuca_tools.model import NicRecord, Record
 from neuca_tools.state import records, store
 from neuca_tools.state.records import Trial
 
@@ -37,6 +39,21 @@ def test_a_process_that_has_the_id_of_an_ended_trial_is_not_the_trial():
     pid, _, began = process_note(os.getpid()).decode().partition(" ")
     assert trial_file.is_running(Trial(pid=int(pid), process=f"{pid} {began}"))
     assert not trial_file.is_running(Trial(pid=int(pid), process=f"{pid} {int(began) - 1}"))
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_release_that_was_undone_after_a_killed_trial_does_not_come_back(tmp_path, released):
+    config = Config(run_directory=tmp_path / "run", state_directory=tmp_path / "state")
+    other = NicRecord("eth1", released=True)
+    record = Record(nics={"a": NicRecord("eth0", released=True), "b": other})
+    earlier = Record(nics={"a": NicRecord("eth0", released=released), "b": other})
+    records.save_record(config.state, record)
+    records.save_trial(config.state, Trial(boot_id="another", record=earlier))
+    undo_release(config, "a")
+    assert records.load_record(config.state).nics == {"b": other}
+    assert trial_file.recover_from_trial(config)
+    kept = {} if released else {"a": NicRecord("eth0")}
+    assert records.load_record(config.state).nics == {**kept, "b": other}
 
 
 @pytest.fixture
