@@ -312,6 +312,14 @@ CAUSES = {
         "D18",
         blocks([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1]),
     ),
+    "five blocks in each second of a client that has no -b": (
+        "D18",
+        text([5.24] * 6, [14.1] * 6, [248, 0, 0, 0, 0, 0], ends=WAN, command="-c x -t 6"),
+    ),
+    "a constant rate that is near a round one, and of no whole blocks": (
+        "D18",
+        text([5.13] * 6, [80, 93, 72, 79, 80, 86], [9, 0, 4, 0, 0, 0], ends=WAN),
+    ),
     "a path of 1 Mbit/s, in whose queue a client's data waits for seconds": ("D18", UNLICENSED),
     "datagrams at the speed of the link, which has no room for their headers": (
         "D18",
