@@ -153,5 +153,5 @@ def test_a_server_that_was_stopped_while_it_waited_is_no_test_that_failed():
 def test_advice_says_that_its_commands_are_of_another_system(head, system):
     run = text([30, 12, 25, 9, 31, 14], [40, 20, 35, 15, 45, 20], [90] * 6, ends=WAN)
     advice = told(head + run).findings[0].advice
-    words = f" (this is of Linux, the output of {system})"
+    words = f" (this is for Linux; the output is from {system})"
     assert advice.endswith(words) == bool(system)
