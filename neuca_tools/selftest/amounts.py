@@ -56,3 +56,8 @@ def percent(share: float) -> str:
     if value >= 0.01:
         return f"{value:.2f}%"
     return f"{value:.1g}%" if value >= 0.001 else "<0.001%"
+
+
+def bound(share: float) -> str:
+    """A share of 1 within which something stays: 0.001% or more."""
+    return percent(max(share, 1e-5))

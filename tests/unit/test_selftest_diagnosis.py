@@ -454,6 +454,11 @@ def test_what_is_neither_nothing_nor_all_is_never_shown_as_such(value, text):
     assert amounts.percent(value) == text
 
 
+@pytest.mark.parametrize(("value", "text"), [(0, "0.001%"), (2e-6, "0.001%"), (0.02, "2.0%")])
+def test_what_something_stays_within_is_neither_nothing_nor_a_bound_of_a_bound(value, text):
+    assert amounts.bound(value) == text
+
+
 # --- Laws -----------------------------------------------------------------------------------------------------------
 
 counts = st.one_of(st.none(), st.integers(0, 10**12))
