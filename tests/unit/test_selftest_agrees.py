@@ -116,7 +116,18 @@ def test_why_iperf3_could_not_connect_is_said_as_far_as_it_is_known(message, wor
     assert (finding.id, words in finding.text) == ("D33", True)
 
 
-@pytest.mark.parametrize("message", ["Network is unreachable", "Cannot assign requested address"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Network is unreachable",
+        "Cannot assign requested address",
+        "Too many open files",
+        "Cannot allocate memory",
+        "No buffer space available",
+        "Address family not supported by protocol",
+        "Operation not permitted",
+    ],
+)
 def test_a_server_is_not_blamed_for_what_the_client_lacks(message):
     found = told(f"{CONNECT}connect to server: {message}").findings
     assert "D33" not in {finding.id for finding in found}

@@ -45,9 +45,12 @@ NO_STREAM = re.compile(
     re.IGNORECASE,
 )
 # iperf3 3.9 does not say why it could not connect. Where a name does not resolve, no version does:
-# what follows is the message of whatever failed last (create_socket in net.c).
+# what follows is the message of whatever failed last (create_socket in net.c), though not one of
+# these, of what the client lacks or may not do.
 NOT_CONNECTED = re.compile(
-    "send control message: Bad file descriptor|unable to connect to server.*: ",
+    "send control message: Bad file descriptor|unable to connect to server.*: "
+    "(?!too many open|cannot allocate|no buffer space|address family|operation not permitted"
+    "|permission denied)",
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
