@@ -48,7 +48,7 @@ def percent(share: float) -> str:
     """A share of 1: "26%", "<0.001%"; only nothing is shown as "0%", and only all as "100%"."""
     value = share * 100
     if 99.5 <= value < 100:
-        return f"{min(value, 99.99):.4g}%"
+        return f"{min(value, 99.9):.1f}%"
     if value >= 9.95 or value == 0:
         return f"{value:.0f}%"
     if value >= 0.995:
@@ -56,3 +56,8 @@ def percent(share: float) -> str:
     if value >= 0.01:
         return f"{value:.2f}%"
     return f"{value:.1g}%" if value >= 0.001 else "<0.001%"
+
+
+def bound(share: float) -> str:
+    """A share of 1 within which something stays: 0.001% or more."""
+    return percent(max(share, 1e-5))

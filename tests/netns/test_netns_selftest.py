@@ -346,6 +346,16 @@ def test_the_helper_is_busy(ends):
     assert "phases" not in report["evidence"]
 
 
+def test_an_iperf3_of_somebody_else_has_the_port_of_the_helper(ends):
+    """It listens on all addresses of both families."""
+    ends.serve()
+    ends.iperf()
+    code, report = ends.helped(*TCP)
+    assert (code, report["verdict"]) == (6, "inconclusive")
+    assert findings(report) == {"D47"}
+    assert report["findings"][0]["text"] == "another program already uses the port"
+
+
 def test_a_server_that_dies_in_the_midst(ends):
     server = ends.iperf("-1")
     test = ends.begin("--json")

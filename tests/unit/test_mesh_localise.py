@@ -670,6 +670,20 @@ def test_no_connection_in_one_direction_is_not_called_slow():
     assert finding.text == f"no connection from {one} to {two}"
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_host_to_which_no_neighbour_responds_may_have_the_right_routes(groups):
+    """Its NIC is in another VLAN, or its cable in another switch: ARP gets no response in either direction."""
+    plan = mesh_of(24, groups=groups)
+
+    def row_of(row):
+        if "n4" not in (row.client, row.server):
+            return row
+        return replace(row, rate_out=None, rate_back=None, error="no-route")
+
+    found = judge_mesh(plan, [row_of(row) for row in rows_of(plan)])
+    assert [(one.kind, one.names) for one in found.findings] == [("unreachable", ("n4",))]
+
+
 @pytest.mark.parametrize("own_error", ["no-network", "no-route"])
 def test_a_wrong_mask_is_no_firewall(own_error):
     """Too long, it leaves no route to other racks; too short, no neighbour there answers. Within its rack all is well."""

@@ -116,7 +116,18 @@ def test_why_iperf3_could_not_connect_is_said_as_far_as_it_is_known(message, wor
     assert (finding.id, words in finding.text) == ("D33", True)
 
 
-@pytest.mark.parametrize("message", ["Network is unreachable", "Cannot assign requested address"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Network is unreachable",
+        "Cannot assign requested address",
+        "Too many open files",
+        "Cannot allocate memory",
+        "No buffer space available",
+        "Address family not supported by protocol",
+        "Operation not permitted",
+    ],
+)
 def test_a_server_is_not_blamed_for_what_the_client_lacks(message):
     found = told(f"{CONNECT}connect to server: {message}").findings
     assert "D33" not in {finding.id for finding in found}
@@ -153,5 +164,5 @@ def test_a_server_that_was_stopped_while_it_waited_is_no_test_that_failed():
 def test_advice_says_that_its_commands_are_of_another_system(head, system):
     run = text([30, 12, 25, 9, 31, 14], [40, 20, 35, 15, 45, 20], [90] * 6, ends=WAN)
     advice = told(head + run).findings[0].advice
-    words = f" (this is of Linux, the output of {system})"
+    words = f" (this is for Linux; the output is from {system})"
     assert advice.endswith(words) == bool(system)

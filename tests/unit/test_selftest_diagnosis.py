@@ -444,13 +444,19 @@ def test_a_time_has_the_largest_unit_of_which_it_is_one_after_rounding(value, te
         (0.0000996, "0.01%"),
         (0, "0%"),
         (0.9949, "99%"),
-        (0.9996, "99.96%"),
-        (0.99999, "99.99%"),
+        (0.9978, "99.8%"),
+        (0.9996, "99.9%"),
+        (0.99999, "99.9%"),
         (1, "100%"),
     ],
 )
 def test_what_is_neither_nothing_nor_all_is_never_shown_as_such(value, text):
     assert amounts.percent(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0.001%"), (2e-6, "0.001%"), (0.02, "2.0%")])
+def test_what_something_stays_within_is_neither_nothing_nor_a_bound_of_a_bound(value, text):
+    assert amounts.bound(value) == text
 
 
 # --- Laws -----------------------------------------------------------------------------------------------------------

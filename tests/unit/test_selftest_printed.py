@@ -312,6 +312,14 @@ CAUSES = {
         "D18",
         blocks([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1]),
     ),
+    "five blocks in each second of a client that has no -b": (
+        "D18",
+        text([5.24] * 6, [14.1] * 6, [248, 0, 0, 0, 0, 0], ends=WAN, command="-c x -t 6"),
+    ),
+    "a constant rate that is near a round one, and of no whole blocks": (
+        "D18",
+        text([5.13] * 6, [80, 93, 72, 79, 80, 86], [9, 0, 4, 0, 0, 0], ends=WAN),
+    ),
     "a path of 1 Mbit/s, in whose queue a client's data waits for seconds": ("D18", UNLICENSED),
     "datagrams at the speed of the link, which has no room for their headers": (
         "D18",
@@ -1287,10 +1295,26 @@ def test_a_protocol_that_a_host_lacks_is_no_other_program():
             ),
             "public key",
         ),
+        (
+            (
+                "parameter error - you must specify a username, password, and path to a valid RSA "
+                "public key"
+            ),
+            "public key",
+        ),
+        (
+            (
+                "parameter error - you must specify a path to a valid RSA private key and a user "
+                "credential file"
+            ),
+            "public key",
+        ),
         ("unable to create a new stream: No space left on device", "temporary file"),
         ("unable to connect to server: Cannot assign requested address", "-B"),
         ("unable to start listener for connections: Can't assign requested address", "-B"),
+        ("unable to connect to server: Can't assign requested address", "-B"),
         ("unable to start listener for connections: Address already in use", "port"),
+        ("unable to connect to server: Address already in use", "port"),
         ("unable to write to stream socket: Message too long", "-l"),
         ("parameter error - block size too large (maximum = 1048576 bytes)", "-l"),
         ("parameter error - cannot be both server and client", "arguments"),
@@ -1300,6 +1324,37 @@ def test_what_iperf_itself_says_is_wrong_is_the_cause(said, meaning):
     diagnosis = told(f"iperf3: error - {said}\n")
     assert [finding.id for finding in diagnosis.findings] == ["D47"]
     assert meaning in diagnosis.findings[0].text
+    assert diagnosis.exit_code is ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "iperf3: unrecognized option '--time-skew'",  # glibc
+        "iperf3: unrecognized option: time-skew",  # musl
+        "iperf3: illegal option -- y",  # FreeBSD and macOS
+        "iperf3: unknown option -- y",  # OpenBSD, and Cygwin for Windows
+        "iperf3: option requires an argument -- 'c'",
+        "bind failed: Address already in use",
+        (
+            "bind failed: Only one usage of each socket address (protocol/network address/port) is "
+            "normally permitted."
+        ),
+        "bind failed: The requested address is not valid in its context.",
+    ],
+)
+def test_each_system_has_its_own_words_for_what_iperf_cannot_use(said):
+    is_iperf3 = said.startswith("iperf3: ")
+    head = "$ iperf3 -s\n" if is_iperf3 else "$ iperf -s\nServer listening on TCP port 5001\n"
+    assert causes(f"{head}{said}\n") == ["D47"]
+
+
+def test_a_test_that_ran_in_one_direction_only_is_inconclusive():
+    """The client's port for the way back (-r) is that of a server on the same host."""
+    head = "$ iperf -c 192.0.2.1 -r\nbind failed: Address already in use\n"
+    row = "[  4]  0.0-10.1 sec  76.3 MBytes  63.6 Mbits/sec\n"
+    diagnosis = told(head + row)
+    assert [finding.id for finding in diagnosis.findings] == ["D47"]
     assert diagnosis.exit_code is ExitCode.INCONCLUSIVE
 
 

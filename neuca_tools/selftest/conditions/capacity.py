@@ -321,7 +321,7 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.known_network_share,
-        f"the rate stays within {amounts.percent(max(look.spread, 1e-5))} of "
+        f"the rate stays within {amounts.bound(look.spread)} of "
         f"{amounts.rate(look.known_rate)} while a queue forms: this is the capacity of the path",
         (look.rate_fact, look.queueing_fact),
         ORDERED,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
@@ -37,9 +38,11 @@ FULL_LINK_SPREAD = 0.04  # the same of a full link, of which iperf counts whole 
 MIN_INTERVALS = 5  # intervals, below which the size of a block does not excuse that they differ
 QUEUE_GROWTH = 2  # times the first window: what grows more waits in a queue
 MANY_BLOCKS, BLOCKS_APART = 6, 2.1  # in an interval at least; by which two may differ
-# Blocks: in all intervals, where each has few; from a constant rate; of a whole number of them.
+# Blocks: in all intervals, where each has few; from a constant rate; what rounding to 0.01 MBytes
+# may add to a whole number of them, or take away.
 ENOUGH_BLOCKS, MAX_DRIFT, ROUNDED = 8, 1.5, 0.05
 VERY_STEADY_SPREAD = 0.01  # coefficient of variation of the rate
+_LIMIT = re.compile("-b|--bandwidth|--bitrate")
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
 RECEIVE_BUFFER = 6 * 2**20
@@ -180,7 +183,7 @@ def _are_due_blocks(counts: Sequence[float]) -> bool:
 
 
 def _are_whole(counts: Sequence[float]) -> bool:
-    return all(abs(each - round(each)) <= ROUNDED * round(each) for each in counts)
+    return all(abs(each - round(each)) <= ROUNDED * min(1, round(each)) for each in counts)
 
 
 def arrives_constantly(look: Look, limit: float) -> bool:
@@ -211,6 +214,8 @@ def is_paced(look: Look) -> bool:
 
 def may_be_asked_for(look: Look) -> bool:
     """Whether these are few whole blocks: as many as -b with a round rate sends, but for one."""
+    if _is_without_limit(look.run):
+        return False
     counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
     if not look.known_rate or sum(counts) >= MANY_BLOCKS * len(counts) or not _are_whole(counts):
         return False
@@ -218,6 +223,13 @@ def may_be_asked_for(look: Look) -> bool:
     seconds = sum(each.seconds for each in look.steady)
     missing = (abs(look.known_rate - digit * decade) * seconds / 8 for digit in CAP_DIGITS)
     return min(missing) <= BLOCK
+
+
+def _is_without_limit(test: run.Run) -> bool:
+    """Whether the client's command is known, and has no -b."""
+    words = (test.options or "").split()
+    is_of_client = not {"-c", "--client"}.isdisjoint(words)
+    return is_of_client and not any(map(_LIMIT.match, words))
 
 
 def _follows_loss(look: Look) -> bool:

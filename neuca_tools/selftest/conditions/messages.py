@@ -13,7 +13,7 @@ from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 OTHER_PROGRAM = re.compile(
-    r"make sure other side|protocol(?! not )|unknown control message|is not iperf3"
+    r"make sure other side|protocol(?! not |/)|unknown control message|is not iperf3"
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
@@ -27,11 +27,13 @@ class _Message(NamedTuple):
     advice: str
 
 
-# In the words of iperf_strerror() of iperf3, iperf 2, and strerror(3). iperf3 writes what it sends
-# to a temporary file, so that a stream fails where there is none (iperf_new_stream()).
+# In the words of iperf_strerror() of iperf3, iperf 2, strerror(3), Windows, and getopt_long(3) of
+# several systems. iperf3 writes what it sends to a temporary file, so that a stream fails where
+# there is none (iperf_new_stream()).
 _MESSAGES = (
     _Message(
-        r"authori[sz]ation failed|must specify (?:username|path to a valid private rsa)",
+        r"authori[sz]ation failed"
+        r"|must specify (?:a )?(?:username|path to a valid (?:private rsa|rsa private))",
         "the server requires a user name, a password and its public key, and one of them is wrong "
         "or missing",
         "give --username, --rsa-public-key-path and IPERF3_PASSWORD; the clocks of both hosts may "
@@ -43,12 +45,13 @@ _MESSAGES = (
         "set TMPDIR to a directory that it can write to",
     ),
     _Message(
-        r"can(?:not|'t) assign requested address",
-        "this host does not have the address that iperf was told to use (-B)",
-        "use an address of this host, or leave out -B",
+        r"can(?:not|'t) assign requested address|requested address is not valid in its context",
+        "this host does not have the address that iperf needs: that of -B, or any of the server's "
+        "family",
+        "use an address of this host, or leave out -B; -4 or -6 chooses the family",
     ),
     _Message(
-        r"address already in use",
+        r"address already in use|only one usage of each socket address",
         "another program already uses the port",
         "stop it, or choose another port (-p)",
     ),
@@ -58,7 +61,8 @@ _MESSAGES = (
         "leave out -l, or use at most 65507 bytes with UDP, 1 MiB with TCP",
     ),
     _Message(
-        r"parameter error|unrecognized option|invalid option",
+        r"parameter error|(?:unrecognized|invalid|illegal|unknown) option"
+        r"|option .{0,80}requires an argument",
         "iperf rejected its arguments",
         "correct them: iperf3 --help of this version lists them",
     ),

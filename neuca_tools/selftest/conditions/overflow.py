@@ -179,7 +179,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     return Hit(
         BBR_SHARE * look.known_network_share,
         "BBR, which sends what the path delivers, stays within "
-        f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} {losing}, and "
+        f"{amounts.bound(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} {losing}, and "
         "nothing of the hosts limits it: this is the capacity of the path",
         (look.rate_fact, look.loss_fact),
         ORDERED,

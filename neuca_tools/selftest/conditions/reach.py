@@ -19,7 +19,7 @@ from neuca_tools.selftest.conditions.base import (
     single_fact,
 )
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
-from neuca_tools.selftest.conditions.messages import error_text, is_refused
+from neuca_tools.selftest.conditions.messages import error_text, is_refused, unusable_arguments
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 
@@ -45,9 +45,12 @@ NO_STREAM = re.compile(
     re.IGNORECASE,
 )
 # iperf3 3.9 does not say why it could not connect. Where a name does not resolve, no version does:
-# what follows is the message of whatever failed last (create_socket in net.c).
+# what follows is the message of whatever failed last (create_socket in net.c), though not one of
+# these, of what the client lacks or may not do.
 NOT_CONNECTED = re.compile(
-    r"send control message: Bad file descriptor|unable to connect to server.*: (?!Cannot assign)",
+    "send control message: Bad file descriptor|unable to connect to server.*: "
+    "(?!too many open|cannot allocate|no buffer space|address family|operation not permitted"
+    "|permission denied)",
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
@@ -265,7 +268,7 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
 
 def _not_connected(session: Session, said: str) -> Optional[Hit]:
     """iperf3 has no control connection, and does not say why."""
-    if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said):
+    if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said) or unusable_arguments(session):
         return None
     if session.evidence.reach.neighbour in ("failed", "incomplete"):
         return None

@@ -248,7 +248,7 @@ OUTCOMES = (
     Outcome(frozenset({"D34"}), ExitCode.BUSY),
     Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
     Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, untested=True),
-    Outcome(frozenset({"D47"}), ExitCode.INCONCLUSIVE, unmeasured=True),
+    Outcome(frozenset({"D47"}), ExitCode.INCONCLUSIVE),
 )
 """In the order in which they are asked; before the verdict that a test is inconclusive."""
 NOT_AS_PLANNED = frozenset({"D37", "D38", "D46"})

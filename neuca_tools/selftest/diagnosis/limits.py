@@ -169,7 +169,7 @@ def advice_for(hit: Hit, look: Optional[Look]) -> str:
     name = (system.split() or [LINUX])[0]
     if name in (LINUX, EMBEDDED) or not OF_LINUX.search(hit.recommendation):
         return hit.recommendation
-    return f"{hit.recommendation} (this is of Linux, the output of {name})"
+    return f"{hit.recommendation} (this is for Linux; the output is from {name})"
 
 
 def hosts_of(hit: Hit, evidence: Evidence, look: Optional[Look]) -> tuple[Host, ...]:

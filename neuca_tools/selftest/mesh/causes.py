@@ -201,8 +201,9 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
     kind, names = suspect.entity
     within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
     own_errors = {row.error for row in tests if row.client in names}
-    # A neighbour that does not answer is "no-route": the mask may be too short.
-    if kind in kinds.HOSTS and own_errors and own_errors <= {"no-network", "no-route"}:
+    # "no-route" is a neighbour that does not respond: the mask may be too short, if others do.
+    of_routing = {"no-network", "no-route"} if within else {"no-network"}
+    if kind in kinds.HOSTS and own_errors and own_errors <= of_routing:
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
     if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)

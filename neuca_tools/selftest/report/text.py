@@ -34,6 +34,7 @@ LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
 SHORTENED_LENGTH = 120 - LABEL_WIDTH
 # The rate after slow start is shown as well if it differs by more than this share.
 SHOWN_DIFFERENCE = 0.05
+ALL = 0.995  # share that is shown as 100%
 MAX_PHASES = 4  # lines for phases, unless the report is verbose
 # Of the first limit and of the others: the limit, its fix, what limits after the fix, and how to
 # tell the limit from another cause.
@@ -191,8 +192,11 @@ def _phase_line(phase: PhaseResult) -> str:
 
 
 def share_words(finding: Finding) -> str:
-    """How much a finding explains, and with what confidence if that is not high."""
-    explains = amounts.percent(finding.share)
+    """How much a finding explains, and with what confidence if that is not high.
+
+    It is an estimate: almost all of it is all.
+    """
+    explains = amounts.percent(1 if finding.share >= ALL else finding.share)
     if finding.confidence == HIGH:
         return explains
     return f"{explains}, {finding.confidence} confidence"

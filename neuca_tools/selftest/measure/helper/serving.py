@@ -215,7 +215,9 @@ class ServerSession:
 
 
 def _last_line(result: ProgramResult) -> str:
+    """What a program that ended says about it; iperf3 adds that it is exiting."""
     text = (result.error or result.out).decode("utf-8", "replace").strip()
+    text = text.removesuffix("iperf3: exiting").rstrip()
     return text.rpartition("\n")[2] or "it printed nothing"
 
 
