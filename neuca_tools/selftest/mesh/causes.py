@@ -200,10 +200,7 @@ def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
 def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequence[Row]) -> Cause:
     kind, names = suspect.entity
     within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
-    own_errors = {row.error for row in tests if row.client in names}
-    # "no-route" is a neighbour that does not respond: the mask may be too short, if others do.
-    of_routing = {"no-network", "no-route"} if within else {"no-network"}
-    if kind in kinds.HOSTS and own_errors and own_errors <= of_routing:
+    if kind in kinds.HOSTS and _lacks_route(tests, names, bool(within)):
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
     if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)
@@ -214,6 +211,15 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
         f"{amounts.percent(share_bad)} of its tests get no connection, the others work: as when one"
         " of several paths (ECMP, members of a bond) loses everything"
     )
+
+
+def _lacks_route(tests: Sequence[Row], names: Collection[str], has_neighbours: bool) -> bool:
+    """Whether all that failed from these hosts did so by their own masks or routes.
+
+    A neighbour that does not respond ("no-route") shows a mask that is too short if others do.
+    """
+    errors = {row.error for row in tests if row.client in names}
+    return bool(errors) and errors <= {"no-network", "no-route" if has_neighbours else "no-network"}
 
 
 def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
