@@ -109,7 +109,7 @@ def test_bbr_knows_the_rate_of_a_path_whose_queue_it_does_not_fill():
     ]
     assert (found.id, found.confidence) == ("D18", "medium")
     assert found.text == (
-        "BBR, which sends what the path delivers, stays within 0% of 47.3 Mbit/s without any loss, and nothing of "
+        "BBR, which sends what the path delivers, stays within 0.001% of 47.3 Mbit/s without any loss, and nothing of "
         "the hosts limits it: this is the capacity of the path"
     )
 
