@@ -94,7 +94,7 @@ def _apply_document(
     links = outcome.decision.observed.links
     created = [operation.on.key for operation in of_kind(outcome.result.done, CreateLink)]
     new_links = host.processed_links([links[key].index for key in created if key in links])
-    # One that was reached during the pass is due at once: the scope is from before.
+    # An age that was reached during the pass is due at once: its scope was decided before.
     later_ages = decision.world.later_ages | outcome.decision.world.later_ages
     next_age = min(later_ages, default=None)
     report = report._replace(failed=failed, new_links=tuple(new_links), next_age=next_age)

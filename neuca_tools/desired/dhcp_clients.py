@@ -176,7 +176,8 @@ def _await_managers(world: World) -> None:
     """Have passes made for an enabled manager that has not started: no event tells when it has."""
     own = world.own_clients
     if world.no_manager_runs and own.manager_may_start and not own.replaces_managers:
-        world.later_ages.update(age for age in MANAGER_SECONDS if age > world.age)
+        for seconds in MANAGER_SECONDS:
+            world.is_aged(seconds)
 
 
 def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) -> bool:

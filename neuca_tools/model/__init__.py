@@ -261,7 +261,7 @@ class World:
     has_ipv6: bool = True
 
     def is_aged(self, seconds: float) -> bool:
-        """Whether the boot is so long ago. If not, a decision may change then (`later_ages`)."""
+        """Whether the host has been up for so long; if not, `later_ages` keeps when it will be."""
         if self.age < seconds:
             self.later_ages.add(seconds)
         return self.age >= seconds

@@ -24,9 +24,7 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import (
-    has_passed,
-)
+from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, share_lost_by_busy_receiver
 from neuca_tools.selftest.diagnosis.findings import (
     LOST_SHARE,
