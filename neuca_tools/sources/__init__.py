@@ -17,9 +17,11 @@ DMI tables. OpenStack also serves the paths of EC2.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Optional, cast
 
 from neuca_tools.errors import SourceError, UsageError
@@ -176,6 +178,21 @@ def fetch_path(
         return answer.data.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise SourceError(f"{answer.source}: {path} is not UTF-8 text") from error
+
+
+def load_queries() -> None:
+    """Load what queries a metadata service, for a process whose children do so again and again.
+
+    Without ssl, which http.client takes if it is there: another 1.2 MiB, for https alone.
+    """
+    if "http.client" in sys.modules:
+        return
+    sys.modules["ssl"] = cast(ModuleType, None)  # the import of ssl fails (importlib)
+    try:
+        import_module(f"{__name__}.http")
+    finally:
+        del sys.modules["ssl"]
+    import_module(f"{__name__}.race")
 
 
 def detected_cloud(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:

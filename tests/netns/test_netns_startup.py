@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from lab import ROOT, mac
@@ -96,3 +98,20 @@ def test_the_idle_daemon_has_no_library_of_a_pass(configured):
     found = set(daemon.log().splitlines()[-1].split())
     assert "neuca_tools.agent.daemon" in found
     assert found & (LIBRARIES | SLOW) == set(), daemon.log()
+
+
+def test_the_daemon_has_once_what_each_poll_of_a_service_needs(lab):
+    """Its children load nothing for one, and it stays below 24 MiB; there is no https."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.service(DOCUMENT)
+    lab.configure(sources="ec2")
+    daemon = lab.start(sys.executable, "-B", "-c", DAEMON)
+    lab.wait("dp1 has its address", lambda: lab.addresses("dp1"))
+    lab.metadata.wait_for(2)
+    resident = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{daemon.pid}/status").read_text())
+    assert daemon.stop() == 0
+    found = set(daemon.log().splitlines()[-1].split())
+    needed = {"http.client", "neuca_tools.sources.race", "neuca_tools.agent.metadata_access"}
+    assert found & (needed | LIBRARIES | {"ssl"}) == needed
+    assert int(resident[1]) < 24 * 1024
