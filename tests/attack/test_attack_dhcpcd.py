@@ -14,7 +14,7 @@ import frames
 import pytest
 from boots import Boot
 from dhcpclient import PLACE, Clients
-from lab import GATEWAY, PATIENCE, SERVICE, mac
+from lab import GATEWAY, GATEWAY6, PATIENCE, SERVICE, mac
 from signs import NIC, ROUTER
 from unpacked import has_program
 
@@ -129,4 +129,33 @@ def test_a_lease_that_an_images_client_takes_brings_no_first_document(
             "its routes",
             lambda: any(one["dev"] == NIC for one in guest.look("route show proto dhcp")),
         )
+    made.check_held()
+
+
+ADVERTISED = (
+    frames.mtu(1280), frames.rdnss("2001:db8:66::53"), frames.route_information(f"{GATEWAY6}/128"),
+    *map(frames.prefix_information, ("2001:db8:66::/64", "::/1", "8000::/1", "fd00:ec2::/64")),
+)  # fmt: skip
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("health", "lease"), [("404", "leased"), ("absent", "no lease")])
+@pytest.mark.parametrize("family", ["IPv6", "dual"])
+def test_a_router_that_an_images_client_takes_brings_no_first_document(
+    boot, daemons, health, family, lease
+):
+    made = boot((health, family, lease))
+    guest, evil = made.guest, made.evil
+    evil.own("2001:db8:66::1/64")
+
+    def is_taken():
+        if guest.sysctl(f"net/ipv6/conf/{NIC}/accept_ra") != "0":
+            return False  # the kernel is still the client
+        evil.advertise(*ADVERTISED)
+        dynamic = guest.look(f"-6 route show dev {NIC} proto ra")
+        return {"default", "2001:db8:66::/64"} <= {route["dst"] for route in dynamic}
+
+    with guest.foreign.changing():
+        daemons.append(Running(guest))
+        guest.wait("its routes", is_taken)
     made.check_held()
