@@ -20,6 +20,7 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
 from neuca_tools.selftest.conditions.messages import error_text, is_refused, unusable_arguments
+from neuca_tools.selftest.conditions.udp import expected_datagrams
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 
@@ -301,16 +302,22 @@ def _no_way_back(session: Session) -> Hit:
 
 
 def _udp_blocked(session: Session) -> Optional[Hit]:
+    """No datagram gets through while TCP does: that of the helper, or iperf3's own connection."""
+    count, confidence = session.evidence.idle.count, HIGH
+    what = "to the helper got a response, while TCP works: a firewall drops UDP"
     if not is_udp_blocked(session.evidence):
-        return None
-    count = session.evidence.idle.count
+        tests = [look.flow for look in session.looks if look.protocol == "udp"]
+        if not tests or not all(flow.is_lost for flow in tests):
+            return None
+        count, confidence = sum(map(expected_datagrams, tests)), MEDIUM
+        what = "arrived, while TCP works: a firewall drops UDP, or the fragments of datagrams"
     return Hit(
         0.95,
-        f"none of {count} datagrams to the helper got a response, while TCP works: a firewall "
-        "drops UDP",
-        (Fact("responses to datagrams", count, 0),),
+        f"none of {count} datagrams {what}",
+        (Fact("datagrams that got through", count, 0),),
         "open the port for UDP too (nft list ruleset; iptables -S; security groups)",
         "both",
+        confidence=confidence,
     )
 
 

@@ -152,7 +152,7 @@ class Diagnosis(NamedTuple):
             return False
         if outcome.untested:
             return not self.phases
-        return not outcome.unmeasured or not any(phase.rate for phase in self.phases)
+        return not outcome.unmeasured or not any(phase.rate or phase.loss for phase in self.phases)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:

@@ -17,7 +17,12 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Direction, Flow, Interval, Run, Total
-from neuca_tools.selftest.readers.gather import received_total, usual_length, without_zeros
+from neuca_tools.selftest.readers.gather import (
+    received_total,
+    usual_length,
+    with_missing_tail,
+    without_zeros,
+)
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.values import (
     known_mean,
@@ -39,9 +44,6 @@ RESULT = {"start": dict, "intervals": list, "end": dict, "error": str}
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 # What only the sender knows of an interval of TCP.
 WINDOWS: tuple[str, ...] = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
-# The receiver counts gaps between datagrams, and so misses those lost after the last one that it
-# received. This share of them may still be in flight when the test ends.
-MAX_IN_FLIGHT = 0.1
 Json = Mapping[str, Any]
 _TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 
@@ -340,18 +342,8 @@ def _read_totals(document: Json, suffix: str, sender: Optional[bool]) -> tuple[T
         received = received_total(sent, parse_whole(both.get("lost_packets")), sent.datagrams)
     else:
         # Where the receiver's sum lacks a number, `sum` may have it.
-        received = _with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
+        received = with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
     return sent, replace(received, out_of_order=_out_of_order(end, sender))
-
-
-def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
-    """Count the datagrams that were lost after the last one that was received."""
-    if not sent or received.datagrams is None or received.lost is None:
-        return received
-    missing = sent - received.datagrams
-    if missing <= MAX_IN_FLIGHT * sent:
-        return received
-    return replace(received, datagrams=sent, lost=received.lost + missing)
 
 
 def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:

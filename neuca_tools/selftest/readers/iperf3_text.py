@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Optional
 
@@ -55,6 +56,7 @@ _CPU = re.compile(
 )
 # How the lines end that sum up the run, by the end that counted.
 SENDER, RECEIVER = "sender", "receiver"
+DONE = "iperf Done."  # once the client has the results of the server
 
 
 def read(document: str) -> Run:
@@ -70,11 +72,14 @@ def read(document: str) -> Run:
     # What a receiver printed before any totals, below which it says how many were sent.
     is_cut = (reverse or "Accepted connection" in head) and "Sent " not in document
     local, remote = _find_cpu_loads(tail, RECEIVER if reverse else SENDER)
+    flows = _flows_of(
+        text.rows, reverse, udp=protocol == "udp", is_cut=is_cut, is_done=DONE in document
+    )
     return Run(
         tool="iperf3",
         version=first_group(_VERSION, head),
         protocol=protocol,
-        flows=_flows_of(text.rows, reverse, udp=protocol == "udp", is_cut=is_cut),
+        flows=flows,
         connections=text.distinct_connections,
         streams=words.streams or _count_streams(text),
         duration=words.duration,
@@ -158,18 +163,23 @@ def _count_streams(text: Text) -> Optional[int]:
     return connections // (1 + both) or None
 
 
-def _flows_of(rows: list[Row], reverse: bool, udp: bool, is_cut: bool) -> tuple[Flow, ...]:
+def _flows_of(
+    rows: list[Row], reverse: bool, *, udp: bool, is_cut: bool, is_done: bool
+) -> tuple[Flow, ...]:
     """One flow, or with --bidir one for each direction."""
+    flow_of = partial(_flow_of, udp=udp, is_cut=is_cut, is_done=is_done)
     if not rows:
         return ()
     if not any(row.role for row in rows):
-        return (_flow_of("reverse" if reverse else "forward", rows, udp, is_cut),)
+        return (flow_of("reverse" if reverse else "forward", rows),)
     there = [row for row in rows if row.role in ("TX-C", "RX-S")]
     back = [row for row in rows if row.role in ("RX-C", "TX-S")]
-    return _flow_of("forward", there, udp, is_cut), _flow_of("reverse", back, udp, is_cut)
+    return flow_of("forward", there), flow_of("reverse", back)
 
 
-def _flow_of(direction: Direction, rows: list[Row], udp: bool, is_cut: bool) -> Flow:
+def _flow_of(
+    direction: Direction, rows: list[Row], *, udp: bool, is_cut: bool, is_done: bool
+) -> Flow:
     old = _old_udp_summary(rows, is_cut) if udp else set()
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
@@ -177,6 +187,10 @@ def _flow_of(direction: Direction, rows: list[Row], udp: bool, is_cut: bool) -> 
     sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
     if old:
         sent, received = _old_totals(gather.total_of(totals), intervals)
+    if udp and is_done:
+        counts = (each.datagrams for each in intervals if not each.omitted)
+        count = sent.datagrams or parse_whole(known_sum(counts))
+        received = gather.with_missing_tail(received, count)
     sent, received = (gather.without_zeros(end_total, intervals) for end_total in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
