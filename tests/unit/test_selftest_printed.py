@@ -1639,3 +1639,46 @@ def test_a_black_hole_is_looked_for_with_packets_of_its_ip_version():
 """
     (found,) = diagnose(evidence_of(text.encode())).findings
     assert (found.id, "ping -M do -s 1452 tells" in found.advice) == ("D21", True)
+
+
+UNHEARD = """Connecting to host 192.0.2.1, port 5201
+[  5]   0.00-1.00   sec   134 KBytes  1.10 Mbits/sec  15
+[  5]   1.00-2.00   sec   125 KBytes  1.02 Mbits/sec  14
+- - - - - - - - - - - - - - - - - - - - - - - - -
+"""
+NEWER = """[  5]   0.00-2.00   sec  259 KBytes  1.06 Mbits/sec  0.000 ms  0/29 (0%)  sender
+[  5]   0.00-2.11   sec  0.00 Bytes  0.00 bits/sec  0.000 ms  0/0 (0%)  receiver
+"""
+OLDER = """[  5]   0.00-2.00   sec  259 KBytes  1.06 Mbits/sec  0.000 ms  0/0 (-nan%)
+[  5] Sent 0 datagrams
+"""
+
+
+@pytest.mark.parametrize("summary", [NEWER, OLDER])
+def test_datagrams_of_which_the_receiver_counted_none_are_lost(summary):
+    """A server that ended has counted nothing, so that its zeros mean nothing."""
+    diagnosis = told(f"{UNHEARD}{summary}\niperf Done.\n")
+    assert [(one.id, one.severity) for one in diagnosis.findings] == [("D33", "fault")]
+    assert diagnosis.exit_code is ExitCode.BELOW
+    assert "none of 29 datagrams arrived" in diagnosis.findings[0].text
+    ended = f"{UNHEARD}{summary}iperf3: error - the server has terminated\n"
+    assert told(ended).exit_code is ExitCode.INCONCLUSIVE
+
+
+def test_a_peer_that_closes_the_connection_at_once_is_another_program():
+    closed = "iperf3: error - control socket has closed unexpectedly\n"
+    assert causes(f"Connecting to host 192.0.2.1, port 2049\n{closed}") == ["D35"]
+    connected = "[  5] local 192.0.2.2 port 34 connected to 192.0.2.1 port 5201\n"
+    for begun in (connected, _row(0, 1, 10, "") + "\n"):
+        assert "D35" not in causes(f"Connecting to host 192.0.2.1, port 5201\n{begun}{closed}")
+
+
+@pytest.mark.parametrize(
+    ("losses", "cause"), [((60, 61, 60, 60), "D18"), ((20, 90, 40, 86), "D07")]
+)
+def test_a_path_that_is_full_lets_the_same_through_whatever_is_lost(losses, cause):
+    rows = [
+        _row(at, at + 1, (2000 - lost) / 20, f"0.020 ms  {lost}/2000 (3%)")
+        for at, lost in enumerate(losses)
+    ]
+    assert causes("Reverse mode\n" + "\n".join(rows) + "\n")[0] == cause

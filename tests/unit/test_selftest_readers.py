@@ -1475,3 +1475,17 @@ def test_what_arrived_is_what_the_intervals_of_a_receiver_say():
 def test_more_retransmits_than_segments_are_not_known():
     rows = "[  5]   0.00-30.00  sec  34.3 GBytes  9.83 Gbits/sec  775435825             sender\n"
     assert read_run(rows.encode()).flow("forward").retransmits is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "protocol"),
+    [({"packets": 90, "lost_packets": 30}, "udp"), ({"retransmits": 3}, None)],
+)
+def test_the_sums_of_an_end_without_its_beginning_are_read(counts, protocol):
+    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 500, "bits_per_second": 2000, **counts}
+    parts = {"sum_sent": sums, "sum_received": sums, "cpu_utilization_percent": {"host_total": 97}}
+    whole = json.dumps({"end": parts}, indent=1)
+    run = read_run(whole[whole.index('"sum_sent"') :].encode())
+    assert (run.protocol, run.error, run.cpu_local) == (protocol, None, 97)
+    received = run.flows[0].received
+    assert (received.rate, received.lost) == (2000, counts.get("lost_packets"))

@@ -315,6 +315,7 @@ def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
 
 
 LIMITED_LOSS = 0.02  # of the datagrams
+STEADIER_THAN_LOSS = 1 / 3  # the spread of what arrives, of the share that is lost
 MIN_INTERVALS = 3  # that a judgement needs at least
 FEW_PER_SECOND = 100_000  # datagrams in a second: any host can receive so many
 # Of few datagrams: more than is lost by chance, and less than if nothing got through.
@@ -337,7 +338,9 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     if look.known_loss < LIMITED_LOSS or not is_losing(look):
         return None
     rates = _arrival_rates(look)
-    if len(rates) < MIN_INTERVALS or pstdev(rates) >= STEADY_SPREAD * mean(rates):
+    # Where loss differs from interval to interval, so does what is left of a constant rate.
+    spread = min(STEADY_SPREAD, STEADIER_THAN_LOSS * look.known_loss)
+    if len(rates) < MIN_INTERVALS or pstdev(rates) >= spread * mean(rates):
         return None
     arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM
     # Any host can receive these, so the path lost the others; but a small host takes few small

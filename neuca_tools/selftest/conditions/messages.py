@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, Session, single_fact
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
@@ -17,6 +17,9 @@ OTHER_PROGRAM = re.compile(
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
+
+
+CLOSED = re.compile(r"control socket has closed unexpectedly", re.IGNORECASE)
 
 
 class _Message(NamedTuple):
@@ -111,6 +114,17 @@ def other_program(session: Session) -> Optional[Hit]:
             "address (arping -D)",
         )
     said = error_text(session)
+    has_begun = any(look.run.connections or look.run.flows for look in session.looks)
+    if CLOSED.search(said) and not has_begun:
+        return Hit(
+            0.9,
+            "the peer closed the control connection at once: another program than an iperf3 server "
+            "listens on that port, or the server ended",
+            (single_fact("iperf3", said),),
+            "check the port (-p), and what listens there (ss -ltnp)",
+            "peer",
+            confidence=MEDIUM,
+        )
     if not OTHER_PROGRAM.search(said):
         return None
     return Hit(

@@ -16,7 +16,7 @@ CPU = "cpu_utilization_percent"  # of "end"
 MAX_BROKEN = 10  # objects, each of which is read up to where it breaks
 # How iperf3 begins "start", "end" and each interval; and the sum of an interval that is not whole.
 _BEGIN = re.compile(r'(?=\{\s*"(?:connected|streams)"\s*:)')
-_SUM = re.compile(r'"sum"\s*:\s*(?=\{)')
+_END_SUMS = ("sum_sent", "sum_received")
 INCOMPLETE = "the JSON is incomplete: it has neither its beginning nor its end"
 
 
@@ -25,13 +25,27 @@ def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
     document = document.partition('"server_output_json"')[0]
     objects = _whole_objects(_BEGIN, document)
     start, end = _part_with("connected", objects), _part_with(CPU, objects)
+    end = end or _sums_of_end(document)
     intervals = [part for part in objects if part not in (start, end)]
     if not intervals:
-        intervals = [{"sum": part} for part in _whole_objects(_SUM, document)]
+        intervals = [{"sum": part} for part in _whole_objects(_member("sum"), document)]
     if not (intervals or end):
         return None
     run = read_result({"start": start, "intervals": intervals, "end": end})
     return run if end else replace(run, error=error or INCOMPLETE)
+
+
+def _sums_of_end(document: str) -> dict[str, Any]:
+    """The members of "end" that are whole, where its beginning is missing."""
+    members = {key: _whole_objects(_member(key), document) for key in (*_END_SUMS, CPU)}
+    if not any(map(members.get, _END_SUMS)):
+        return {}
+    return {key: parts[-1] for key, parts in members.items() if parts}
+
+
+def _member(key: str) -> re.Pattern[str]:
+    """Where the object begins that is the value of this key."""
+    return re.compile(rf'"{key}"\s*:\s*(?=\{{)')
 
 
 def _part_with(key: str, objects: Iterable[dict[str, Any]]) -> dict[str, Any]:

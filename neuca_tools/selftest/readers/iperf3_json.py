@@ -167,7 +167,7 @@ def read_result(document: Json) -> Run:
     return Run(
         tool="iperf3",
         version=text(start.get("version")).replace("iperf ", "") or None,
-        protocol=text(requested.get("protocol")).lower() or None,
+        protocol=text(requested.get("protocol")).lower() or _protocol_of_sums(document),
         flows=_read_flows(document, requested),
         connections=tuple(_read_connections(start)),
         streams=streams,
@@ -188,6 +188,13 @@ def read_result(document: Json) -> Run:
         error=_find_error(document, end),
         notes=() if start else ('no "start": the document is incomplete',),
     )
+
+
+def _protocol_of_sums(document: Json) -> Optional[str]:
+    """UDP if datagrams were counted, for a document without "start"; else None."""
+    parts = [mapping(document.get("end")), *mappings(document.get("intervals"))[:1]]
+    sums = (mapping(part.get(key)) for part in parts for key in ("sum", "sum_received"))
+    return "udp" if any("packets" in summed for summed in sums) else None
 
 
 def _find_peer(start: Json) -> str:
