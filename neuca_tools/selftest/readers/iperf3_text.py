@@ -184,15 +184,25 @@ def _flow_of(
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
     intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
-    sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
-    if old:
-        sent, received = _old_totals(gather.total_of(totals), intervals)
-    if udp and is_done:
-        counts = (each.datagrams for each in intervals if not each.omitted)
-        count = sent.datagrams or parse_whole(known_sum(counts))
-        received = gather.with_missing_tail(received, count)
-    sent, received = (gather.without_zeros(end_total, intervals) for end_total in (sent, received))
+    sent, received = _read_ends(totals, intervals, is_old=bool(old), is_done=udp and is_done)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+
+
+def _read_ends(
+    totals: list[Line], intervals: Sequence[Interval], *, is_old: bool, is_done: bool
+) -> tuple[Total, Total]:
+    """What was sent and what arrived; `is_done`: the client of a UDP test has both counts."""
+    sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
+    if is_old:
+        sent, received = _old_totals(gather.total_of(totals), intervals)
+    if is_done:
+        count = sent.datagrams or _count_datagrams(intervals)
+        received = gather.with_missing_tail(received, count)
+    return gather.without_zeros(sent, intervals), gather.without_zeros(received, intervals)
+
+
+def _count_datagrams(intervals: Sequence[Interval]) -> Optional[int]:
+    return parse_whole(known_sum(each.datagrams for each in intervals if not each.omitted))
 
 
 def _is_total(row: Row, old: Collection[Row]) -> bool:
