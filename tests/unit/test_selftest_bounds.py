@@ -912,7 +912,7 @@ def test_long_intervals_tell_the_window_alone():
     assert windows.follows_loss(lasting(2.5), [9.0 * 8], 0.05)
 
 
-GROWS = [(10, 1, 10), (10, 0, 10), (10.5, 0, 11), (11, 0, 11), (11, 0, 11), (11, 0, 11)]
+GROWS = [(10, 1, 10), (10, 0, 10), (10.5, 0, 10.5), (11, 0, 10.5), (11, 0, 11), (11, 0, 11.2)]
 
 
 @pytest.mark.parametrize(
@@ -920,10 +920,11 @@ GROWS = [(10, 1, 10), (10, 0, 10), (10.5, 0, 11), (11, 0, 11), (11, 0, 11), (11,
     [
         (GROWS, True),
         ([(10, 0, 10), *GROWS[1:]], False),
-        ([*GROWS[:5], (10.9, 0, 11)], False),
+        ([*GROWS[:5], (10.9, 0, 11.2)], False),
         ([*GROWS[:5], (11, 0, 10.9)], False),
         ([*GROWS[:2], (11, 0, 11), *GROWS[3:]], False),
         ([*GROWS[:3], (11, 1, 11), *GROWS[4:]], False),
+        ([*GROWS[:3], *[(11, 0, 11)] * 3], False),  # it no longer grows
         ([*GROWS[:3], (11, 0, None), *GROWS[4:]], False),
         (GROWS[:2], False),
     ],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import Interval, known_rates, known_windows
+from neuca_tools.selftest.evidence.run import Interval, is_flat, known_rates, known_windows
 
 FOLLOWING_RATE, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 SHORT_INTERVAL = 2.0  # seconds
@@ -27,8 +27,8 @@ def is_recovering(every: Sequence[Interval]) -> bool:
     third = len(every) // 3
     if not third or not every[0].retransmits or any(each.retransmits for each in every[third:]):
         return False
-    if not len(windows) == len(rates) == len(every):
-        return False
+    if not len(windows) == len(rates) == len(every) or is_flat(windows[-third - 1 :]):
+        return False  # or it no longer grows
     # The last third is higher than the first one, and its rate higher than that of the middle.
     rise = all(mean(each[-third:]) >= RISEN_BY * mean(each[:third]) for each in (windows, rates))
     return rise and mean(rates[-third:]) > mean(rates[third:-third])
