@@ -129,10 +129,10 @@ def other_program(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2, or their "
-        "versions are too far apart",
+        "client and server do not speak the same protocol: one of them is iperf 2 or another "
+        "program, such as a port scan, or their versions are too far apart",
         (single_fact("iperf3", said),),
-        "install the same iperf3 on both hosts",
+        "install the same iperf3 on both hosts; let nothing else connect to its port",
         "tool",
     )
 
