@@ -133,8 +133,12 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
                 _write_new(new, contents[path], set_mode, sync=sync and are_few)
     if sync and not are_few:
         _sync_file_systems(_by_directory(contents))
-    for path, wanted in files.items():
-        _rename_or_remove(path, wanted is not None)
+    for path in files:
+        with as_apply_error(f'{"write" if path in contents else "remove"} "{path}"'):
+            if path in contents:
+                os.replace(f"{path}{NEW}", path)
+            else:
+                path.unlink(missing_ok=True)
     if sync:
         _sync_names(_by_directory(files), are_few)
 
@@ -185,20 +189,14 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
         path.chmod(mode)
 
 
-class as_apply_error:  # noqa: N801 - a context manager, which is used as a function
+@contextmanager
+def as_apply_error(what: str = "") -> Iterator[None]:
     """Turn an OSError into an ApplyError that says what was tried, and the cause."""
-
-    def __init__(self, what: str = "") -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: Optional[BaseException], __: object) -> None:
-        if isinstance(error, OSError):
-            cause = error.strerror or str(error)
-            text = f"{self._what}: {cause}" if self._what else cause
-            raise ApplyError(text, error.errno or 0) from error
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise ApplyError(f"{what}: {cause}" if what else cause, error.errno or 0) from error
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
@@ -243,7 +241,9 @@ def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> 
 def _write_new(
     new: Path, content: bytes, prepare: Callable[[int], None], *, sync: bool = True
 ) -> None:
-    descriptor = _create_file(new)
+    # Never write to an existing file: a leftover of a crash, or planted by an attacker.
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         prepare(descriptor)
         rest = memoryview(content)
@@ -253,25 +253,6 @@ def _write_new(
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _create_file(new: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        return os.open(new, flags, 0o600)
-    except FileExistsError:
-        # A leftover of a crash, or planted by an attacker: never write to an existing file.
-        new.unlink()
-        return os.open(new, flags, 0o600)
-
-
-def _rename_or_remove(path: Path, wanted: bool) -> None:
-    if wanted:
-        with as_apply_error(f'write "{path}"'):
-            os.replace(f"{path}{NEW}", path)
-    else:
-        with as_apply_error(f'remove "{path}"'), suppress(FileNotFoundError):
-            path.unlink()
 
 
 def sync_directory(
@@ -358,9 +339,8 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
             return 0
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-        if kind == fcntl.F_UNLCK:
-            return 0
+        # Without a lock, the holder stays 0.
+        *_, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
         return int(holder)
     finally:
         os.close(descriptor)
