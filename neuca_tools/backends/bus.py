@@ -77,11 +77,11 @@ class Bus(AbstractContextManager["Bus"]):
     def start(self, name: str) -> Optional[str]:
         """The unique name of a service, which is started if necessary. Raises ManagerError."""
         owner = self.owner(name)
-        if owner is not None:
-            return owner
-        what = f'started "{name}" on the system bus'
-        self._call_daemon(what, "StartServiceByName", "su", name, 0)
-        return self.owner(name)
+        if owner is None:
+            what = f'started "{name}" on the system bus'
+            self._call_daemon(what, "StartServiceByName", "su", name, 0)
+            owner = self.owner(name)
+        return owner
 
     def _call_daemon(self, what: str, member: str, signature: str, *arguments: object) -> Any:
         return self.call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.{member}", signature, *arguments)
@@ -138,9 +138,8 @@ class Bus(AbstractContextManager["Bus"]):
             from dbus.connection import Connection
             from dbus.exceptions import DBusException
         except ImportError as error:
-            raise ManagerError(
-                f'{what}: the Python module "dbus" cannot be imported: {error}'
-            ) from error
+            text = f'{what}: the Python module "dbus" cannot be imported: {error}'
+            raise ManagerError(text) from error
         try:
             self._connection = Connection(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or _ADDRESS)
         except DBusException as error:

@@ -75,23 +75,20 @@ class Units(Service):
         """The labels of the clients that run, or that systemd is about to start."""
         pattern = _unit_name("*")
         what = "asked systemd for the DHCP clients"
-        listed_units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        names = (str(unit[0]) for unit in units if str(unit[3]) in _ALIVE or int(unit[7]))
         before, after = pattern.split("*")
-        return frozenset(
-            str(unit[0])[len(before) : -len(after)]
-            for unit in listed_units
-            if str(unit[3]) in _ALIVE or int(unit[7])
-        )
+        return frozenset(name[len(before) : -len(after)] for name in names)
 
     def restart(self, label: str) -> None:
         """Raises ManagerError."""
-        self._call(
-            f'start "{_unit_name(label)}"', "RestartUnit", "ss", _unit_name(label), "replace"
-        )
+        unit = _unit_name(label)
+        self._call(f'start "{unit}"', "RestartUnit", "ss", unit, "replace")
 
     def stop(self, label: str) -> None:
         """Raises ManagerError."""
-        self._call(f'stop "{_unit_name(label)}"', "StopUnit", "ss", _unit_name(label), "replace")
+        unit = _unit_name(label)
+        self._call(f'stop "{unit}"', "StopUnit", "ss", unit, "replace")
 
     def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
         return self._ask(what, _PATH, f"{self.name}.Manager.{member}", signature, *arguments)
@@ -150,13 +147,9 @@ class Clients:
         import subprocess
 
         with as_apply_error(f'run "{self._helper}"'):
+            command, null = [str(self._helper), "start", str(path)], subprocess.DEVNULL
             process = subprocess.Popen(
-                [self._helper, "start", path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
+                command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
             )
         write_process_note(path, process.pid)
 
