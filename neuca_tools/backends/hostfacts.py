@@ -121,7 +121,6 @@ def _why_unknown(name: str, directory: Path) -> str:
 
 
 def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
-    """The values that are not None."""
     return {path: value for path, value in values.items() if value is not None}
 
 
@@ -176,11 +175,11 @@ def _new_values(world: World) -> dict[str, str]:
     default_by_key = {
         key: sysctl.read_value(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
     }
-    values: dict[str, str] = {}
-    for device in world.devices.values():
-        of_device = {**default_by_key, IPV6_MTU: str(device.mtu)}
-        values.update({key.replace(OWN, device.name): of_device[key] for key in of_device})
-    return values
+    return {
+        key.replace(OWN, device.name): value
+        for device in world.devices.values()
+        for key, value in {**default_by_key, IPV6_MTU: str(device.mtu)}.items()
+    }
 
 
 def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
@@ -208,7 +207,7 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
 
 def _memory_bytes() -> int:
     """The size of the main memory in bytes, 0 if not known."""
-    lines = (_beginning_of("/proc/meminfo") or "").splitlines()
+    lines = text_of(Path("/proc/meminfo")).splitlines()
     kibibytes = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "0")
     return int(kibibytes) * 1024
 
