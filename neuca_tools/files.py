@@ -2,7 +2,7 @@
 
 # SPDX-License-Identifier: MIT
 # A pass reads and writes a file for each of many NICs, and pathlib takes longer than the kernel.
-# ruff: noqa: PTH105, PTH120, PTH208
+# ruff: noqa: PTH105, PTH208
 
 from __future__ import annotations
 
@@ -122,17 +122,15 @@ def write_files(
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     are_few, set_mode = len(contents) <= MAX_SINGLE_SYNCS, partial(os.fchmod, mode=mode)
-    for directory, paths in _by_directory(contents).items():
-        with as_apply_error(f'write "{paths[0]}"'), suppress(FileExistsError):
+    for path, content in contents.items():
+        with as_apply_error(f'write "{path}"'):
             # If the parent is a file, opening the new file fails with a better message.
-            make_directory(Path(directory))
-        for path in paths:
-            with as_apply_error(f'write "{path}"'):
-                _refuse_device(path)
-                new = Path(f"{path}{NEW}")
-                _write_new(new, contents[path], set_mode, sync=sync and are_few)
+            with suppress(FileExistsError):
+                make_directory(path.parent)
+            _refuse_device(path)
+            _write_new(Path(f"{path}{NEW}"), content, set_mode, sync=sync and are_few)
     if sync and not are_few:
-        _sync_file_systems(_by_directory(contents))
+        _sync_directories(contents, are_few)
     for path in files:
         with as_apply_error(f'{"write" if path in contents else "remove"} "{path}"'):
             if path in contents:
@@ -140,7 +138,7 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
             else:
                 path.unlink(missing_ok=True)
     if sync:
-        _sync_names(_by_directory(files), are_few)
+        _sync_directories(files, are_few)
 
 
 def mode_of(path: Path) -> int:
@@ -159,23 +157,6 @@ def _refuse_device(path: Path) -> None:
     mode = mode_of(path)
     if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EEXIST, "it exists, and is no regular file")
-
-
-def _sync_names(directories: Iterable[str], are_few: bool) -> None:
-    """Sync these directories, or their file systems."""
-    if not are_few:
-        _sync_file_systems(directories)
-        return
-    for directory in directories:
-        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
-            sync_directory(directory)
-
-
-def _by_directory(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    paths_by_directory: dict[str, list[Path]] = {}
-    for path in paths:
-        paths_by_directory.setdefault(os.path.dirname(path) or ".", []).append(path)
-    return paths_by_directory
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
@@ -255,31 +236,32 @@ def _write_new(
         os.close(descriptor)
 
 
-def sync_directory(
-    directory: Union[Path, str], sync: Optional[Callable[[int], object]] = None
-) -> None:
+def sync_directory(directory: Path, sync: Callable[[int], object] = os.fsync) -> None:
     """Write the entries of a directory to the disk, by fsync(2) or `sync`. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        (sync or os.fsync)(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _sync_file_systems(directories: Iterable[str]) -> None:
-    """Write everything to the disk that waits for it on the file systems of these directories."""
+def _sync_directories(paths: Iterable[Path], are_few: bool) -> None:
+    """Sync the directories of these files; those of many files by syncing their file systems."""
+    sync, synced = os.fsync if are_few else _sync_file_system, set[int]()
+    for directory in dict.fromkeys(path.parent for path in paths):
+        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
+            device = directory.stat().st_dev
+            if are_few or device not in synced:
+                sync_directory(directory, sync)
+                synced.add(device)
+
+
+def _sync_file_system(descriptor: int) -> int:
     # Only for many files; it saves 1 ms.
     from neuca_tools.libc import call
 
     # os.sync() would wait for every file system, including an NFS mount without a server.
-    sync_file_system = partial(call, "syncfs")
-    synced: set[int] = set()
-    for directory in directories:
-        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
-            device = Path(directory).stat().st_dev
-            if device not in synced:
-                sync_directory(directory, sync_file_system)
-                synced.add(device)
+    return call("syncfs", descriptor)
 
 
 @contextmanager
