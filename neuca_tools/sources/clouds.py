@@ -136,9 +136,8 @@ class Gce(_Cloud):
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         response = self.get(_GCE_TREE, deadline)
         if response.headers.get("metadata-flavor") != "Google":
-            raise SourceError(
-                f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
-            )
+            what = f"GET {self.url}{_GCE_TREE}"
+            raise SourceError(f"{what}: the response lacks Metadata-Flavor: Google")
         tree = self.tree(_GCE_TREE, response.body)
         attributes = _mapping_or_empty(tree.get("attributes"))
         data = attributes.get("user-data")

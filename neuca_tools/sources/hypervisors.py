@@ -73,10 +73,9 @@ class VMware(Source):
         value = self._read(f"guestinfo.{name}", deadline)
         if value is None:
             return None
-        encoding = (self._read(f"guestinfo.{name}.encoding", deadline) or b"").decode(
-            "ascii", "replace"
-        )
-        return _decode_value(f"guestinfo.{name}", value, encoding.strip().lower())
+        encoding = self._read(f"guestinfo.{name}.encoding", deadline) or b""
+        word = encoding.decode("ascii", "replace").strip().lower()
+        return _decode_value(f"guestinfo.{name}", value, word)
 
     def _read(self, key: str, deadline: Deadline) -> Optional[bytes]:
         what = f"info-get {key}"

@@ -22,8 +22,7 @@ from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
-SECONDS_BETWEEN_ATTEMPTS = 0.25
-"""Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
+SECONDS_BETWEEN_ATTEMPTS = 0.25  # the Connection Attempt Delay of RFC 8305, section 5
 Ask = Callable[[Source, Deadline, Session], Answer]
 
 
