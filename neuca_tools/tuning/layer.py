@@ -115,14 +115,9 @@ class Layer(NamedTuple):
         return {value.setting: value.wanted for value in host if value.wanted is not None}
 
 
-def judge_profiles(
-    choice: Choice,
-    profiles: Sequence[Profile],
-    facts: Facts,
-    record: Record,
-    missing: Sequence[str] = (),
-) -> Layer:
-    """Judge every value of these profiles of the choice; `missing`: why others are not here."""
+def judge_profiles(choice: Choice, inputs: TuningInputs, record: Record) -> Layer:
+    """Judge every value of the profiles of the choice."""
+    profiles, missing, facts = inputs
     usable, size = [profile for profile in profiles if not profile.needs_path], 0
     if choice.rate and choice.rtt:
         usable, size = list(profiles), arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
