@@ -55,14 +55,11 @@ _Read = Callable[[str], Optional[bytes]]
 
 
 class Ec2(Service):
-    """`ec2` at EC2's own addresses, or `ec2=URL`.
-
-    `tokens` begins the names of the two headers for tokens.
-    """
+    """`ec2` at EC2's own addresses, or `ec2=URL`."""
 
     kind = "ec2"
-    well_known_ipv6: Optional[Url] = Url("fd00:ec2::254")
-    tokens = "X-aws-ec2-metadata-token"
+    other_urls: tuple[Url, ...] = (Url("fd00:ec2::254"),)
+    tokens = "X-aws-ec2-metadata-token"  # begins the names of two headers
 
     @property
     def _tree_key(self) -> str:
@@ -224,7 +221,7 @@ class Alibaba(Ec2):
     """
 
     kind = "alibaba"
-    well_known, well_known_ipv6 = Url("100.100.100.200"), None
+    well_known, other_urls = Url("100.100.100.200"), ()
     tokens = "X-aliyun-ecs-metadata-token"
 
 

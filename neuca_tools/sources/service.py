@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from ipaddress import ip_address
 from itertools import chain, groupby
@@ -46,7 +46,7 @@ class Service(Source):
     kind = ""
     local = False
     well_known = LINK_LOCAL
-    well_known_ipv6: Optional[Url] = None
+    other_urls: tuple[Url, ...] = ()  # to try besides the IPv4 address
     headers: ClassVar[Mapping[str, str]] = {}  # of every request
     guarded: tuple[Host, ...] = ()  # other addresses of the platform, for `hosts`
 
@@ -91,9 +91,7 @@ class Service(Source):
 
     def _possible_urls(self) -> list[Url]:
         """Every address that it may have; only the known one if a service has answered before."""
-        urls = [self.url]
-        if not self.named:
-            urls += self.other_urls()
+        urls = (self.url,) if self.named else (self.url, *self.other_urls)
         origin = self.surroundings.origin
         return [url for url in urls if origin is None or _url_without_zone(url) == origin.url]
 
@@ -106,10 +104,6 @@ class Service(Source):
         for url in self._possible_urls():
             yield ip_address(url.address.partition("%")[0])
         yield from self.guarded
-
-    def other_urls(self) -> Iterable[Url]:
-        """Addresses to try besides the IPv4 address."""
-        return filter(None, [self.well_known_ipv6])
 
     def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
         other = copy(self)
@@ -124,10 +118,7 @@ class Service(Source):
         return connection.request(method, path, headers, deadline)
 
     def get(self, path: str, deadline: Deadline, absent: Collection[int] = ()) -> Response:
-        """GET a path with the headers of every request.
-
-        Raises SourceError for every status but 200 and those in `absent`.
-        """
+        """GET a path as `Connection.get` does, with the headers of every request."""
         connection = self._open_connection(f"GET {self.url}{path}")
         return connection.get(path, deadline, self.headers, absent)
 
