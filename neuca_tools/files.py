@@ -132,13 +132,17 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
     if sync and not are_few:
         _sync_directories(contents, are_few)
     for path in files:
-        with as_apply_error(f'{"write" if path in contents else "remove"} "{path}"'):
-            if path in contents:
-                os.replace(f"{path}{NEW}", path)
-            else:
-                path.unlink(missing_ok=True)
+        _rename_or_remove(path, path in contents)
     if sync:
         _sync_directories(files, are_few)
+
+
+def _rename_or_remove(path: Path, is_written: bool) -> None:
+    with as_apply_error(f'{"write" if is_written else "remove"} "{path}"'):
+        if is_written:
+            os.replace(f"{path}{NEW}", path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def mode_of(path: Path) -> int:
@@ -193,10 +197,7 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def readable_names_in(directory: Path) -> list[str]:
-    """The sorted names in a directory; none if it cannot be read.
-
-    Raises ObserveError if the host is short of a resource.
-    """
+    """The sorted names in a directory; none if unreadable. Raises ObserveError for a shortage."""
     try:
         return sorted(os.listdir(directory))
     except OSError as error:
@@ -205,10 +206,7 @@ def readable_names_in(directory: Path) -> list[str]:
 
 
 def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> None:
-    """Replace a file in one step; `prepare` sets mode and owner through the new descriptor.
-
-    Raises OSError.
-    """
+    """Replace a file; `prepare` sets mode and owner by the new descriptor. Raises OSError."""
     new = Path(f"{path}{NEW}")
     try:
         _write_new(new, content, prepare)
@@ -296,9 +294,8 @@ def _await_lock(descriptor: int, path: Path, patience: float, kind: int) -> None
     before = signal.signal(signal.SIGALRM, give_up)
     try:
         # A signal that comes just before fcntl(2) does not end its wait; the next one does.
-        signal.setitimer(
-            signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS), SECONDS_BETWEEN_ALARMS
-        )
+        seconds = max(patience, MIN_WAIT_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, seconds, SECONDS_BETWEEN_ALARMS)
         fcntl.lockf(descriptor, kind)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeoutError:
