@@ -45,10 +45,7 @@ class RefusedError(ManagerError):
 
 @final
 class Bus(AbstractContextManager["Bus"]):
-    """A connection to the system bus, opened at its first use.
-
-    `is_missing`: its socket did not exist then, so that the host has none.
-    """
+    """A connection to the system bus, opened at its first use; `is_missing`: it had no socket."""
 
     def __init__(
         self, answer_seconds: float = ANSWER_SECONDS, pass_seconds: float = PASS_SECONDS

@@ -162,10 +162,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         return DeviceSettings({WAKE: active or "off"})
 
     def fastest_mode(self, index: int) -> Optional[float]:
-        """bit/s of the fastest mode that both ends of the link offer; None if that is not known.
-
-        Raises OSError.
-        """
+        """bit/s of the fastest mode that both ends offer; None if unknown. Raises OSError."""
         modes = self._get(LINKMODES_GET, index)
         ours, peers = (_named_bits(modes.nest(end)) for end in (OUR_MODES, PEER_MODES))
         return fastest_common_mode(ours, peers)

@@ -77,7 +77,7 @@ def set_qdisc(index: int, qdisc: str) -> None:
             _replace_qdisc(kernel, index, ROOT, kind, options)
 
 
-def _dump_qdiscs(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
+def _dump_qdiscs(kernel: wire.Socket) -> defaultdict[int, list[_Qdisc]]:
     qdiscs_by_index = defaultdict[int, list[_Qdisc]](list)
     for body in kernel.dump(GETQDISC, _qdisc_message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)

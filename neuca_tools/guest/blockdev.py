@@ -74,20 +74,14 @@ def _check_readable(device: Path) -> None:
 
 
 def partitions_text(name: str) -> str:
-    """The partitions of the disk with this kernel name, in words; empty if it has none.
-
-    Raises ObserveError.
-    """
+    """The partitions of a disk in words, empty if it has none. Raises ObserveError."""
     disk = SYSFS / name
     parts = [part for part in readable_names_in(disk) if (disk / part / "partition").exists()]
     return f"it has partitions ({', '.join(parts)})" if parts else ""
 
 
 def in_use(name: str) -> str:
-    """What uses the disk or a part of it, in words; empty if nothing.
-
-    Raises ApplyError, ObserveError.
-    """
+    """What uses a disk or a part of it; empty if nothing does. Raises ApplyError, ObserveError."""
     holders = readable_names_in(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"

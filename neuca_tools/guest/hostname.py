@@ -44,9 +44,7 @@ def apply_hostname(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
 
 
 def set_hostname(name: str, file: Path = FILE) -> bool:
-    """Set the host name now and for the next boot.
-
-    Returns whether it was changed. Raises ApplyError.
+    """Set the host name now and for the next boot; returns whether it changed. Raises ApplyError.
 
     Without hostnamed, or if it fails, the name is set and the file written directly.
     """

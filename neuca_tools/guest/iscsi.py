@@ -77,10 +77,7 @@ def portal_text(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
 
 
 def set_initiator_name(iqn: str) -> None:
-    """Set the initiator name. Sessions that exist keep the old one.
-
-    Raises ApplyError, ObserveError.
-    """
+    """Set the initiator name, for new sessions. Raises ApplyError, ObserveError."""
     content = f"InitiatorName={iqn}\n".encode()
     lines = [line.strip() for line in (observed_content(INITIATOR) or b"").splitlines()]
     if [line for line in lines if line and not line.startswith(b"#")] == [content.strip()]:

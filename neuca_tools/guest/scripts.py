@@ -124,20 +124,15 @@ def _start_script(config: Config, script: Script, files: ScriptFiles, started: s
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
     save_state(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)
-    command = [
-        sys.executable,
-        "-m",
-        f"{__package__}.supervisor",
-        *map(str, (files.body, files.output, files.mark)),
-        f"{config.script_timeout:g}",
-    ]
+    places, seconds = map(str, (files.body, files.output, files.mark)), config.script_timeout
+    command = [sys.executable, "-m", f"{__package__}.supervisor", *places, f"{seconds:g}"]
     has_systemd = config.managers == "auto" and programs.SYSTEMD_DIRECTORY.is_dir()
     if has_systemd and programs.find_program("systemd-run"):
         name = files.body.name
         unit = [f"--unit=neuca-script-{name}", f"--description=NEuca: {name}", "--", *command]
         try:
-            seconds = config.script_timeout + MARGIN_SECONDS
-            return programs.run_program(script.name, [*SYSTEMD_RUN, *unit], seconds)
+            systemd_run = [*SYSTEMD_RUN, *unit]
+            return programs.run_program(script.name, systemd_run, seconds + MARGIN_SECONDS)
         except ApplyError as error:
             return error.text
     # The agent's standard output may be a log that others read, or that collect-logs packs.

@@ -128,10 +128,7 @@ class Deadline(NamedTuple):
         return self.end - time.monotonic()
 
     def wait(self, descriptor: int, event: int) -> bool:
-        """Whether an event (select.POLLIN, …) comes in time.
-
-        Raises SourceError if no response is needed any more.
-        """
+        """Whether an event (select.POLLIN, …) comes in time. Raises SourceError after `stop`."""
         ready = select.poll()
         ready.register(descriptor, event)
         if self.stop is not None:

@@ -42,10 +42,7 @@ class _NothingYetError(Exception):
 
 
 class Response(NamedTuple):
-    """The status, and the body if it is 200; the bodies of errors are not returned.
-
-    The names of the headers are in lower case.
-    """
+    """The status, and the body if it is 200. The names of the headers are in lower case."""
 
     status: int
     body: bytes = b""

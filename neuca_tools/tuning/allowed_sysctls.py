@@ -174,11 +174,8 @@ class Judge:
         self._configured = set(chain.from_iterable(request.sysctls for request in configured))
         self._permitted = permitted
         # The links on which the configuration has the kernel accept router advertisements.
-        self.advertised = frozenset(
-            request.key
-            for request in configured
-            if dict(request.sysctls).get(ACCEPT_RA, "0") != "0"
-        )
+        pairs = ((request.key, dict(request.sysctls)) for request in configured)
+        self.advertised = {link for link, sysctls in pairs if sysctls.get(ACCEPT_RA, "0") != "0"}
 
     def reason(self, link: LinkKey, key: str, value: str) -> Optional[str]:
         """Why this setting is refused for the link; None if it is not."""
