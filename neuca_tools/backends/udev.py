@@ -107,12 +107,8 @@ def await_empty_queue(seconds: float) -> None:
     program = shutil.which("udevadm", path=_PROGRAMS)
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                [program, "settle", f"--timeout={int(seconds)}"],
-                check=False,
-                timeout=seconds + 1,
-                stdin=subprocess.DEVNULL,
-            )
+            settle = [program, "settle", f"--timeout={int(seconds)}"]
+            subprocess.run(settle, check=False, timeout=seconds + 1, stdin=subprocess.DEVNULL)
 
 
 def announce_interfaces(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:

@@ -37,9 +37,8 @@ def apply_hostname(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
         yield Finding("ok", f'the host name is "{name}"{suffix}', "name")
     except ApplyError as error:
         yield Finding("failed", error.text, "name", needs_retry=True)
-    lines = []
-    if config.set_loopback_hostname:
-        lines = hosts_lines(name, str(config.loopback_address))
+    address = str(config.loopback_address)
+    lines = hosts_lines(name, address) if config.set_loopback_hostname else []
     blocks.edit_file(config.hosts_file, lines, (version1.HOSTS_BEGIN, version1.HOSTS_END))
 
 

@@ -204,12 +204,10 @@ class Ec2(Service):
         path = "/latest/api/token"
         headers = {f"{self.tokens}-ttl-seconds": str(_TOKEN_SECONDS)}
         response = self.request("PUT", path, headers, deadline)
-        if response.status == 403:
-            raise SourceError(
-                f"PUT {self.url}{path}: HTTP 403: the metadata service is disabled for this guest"
-            )
         if response.status not in (200, *_NO_TOKENS):
-            raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
+            is_disabled = response.status == 403
+            why = ": the metadata service is disabled for this guest" if is_disabled else ""
+            raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}{why}")
         # A service that answers every request with 200 has no tokens either.
         return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
 
