@@ -17,15 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
-from neuca_tools.backends import dhcplease
+from neuca_tools.backends import dhcplease, processes
 from neuca_tools.backends.bus import Service
-from neuca_tools.backends.processes import (
-    CLIENT,
-    PROCESS,
-    end_process,
-    noted_pid,
-    write_process_note,
-)
 from neuca_tools.errors import ManagerError
 from neuca_tools.files import as_apply_error, names_in, observed_content, write_files
 from neuca_tools.model import OwnClients
@@ -151,7 +144,7 @@ class Clients:
             process = subprocess.Popen(
                 command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
             )
-        write_process_note(path, process.pid)
+        processes.write_process_note(path, process.pid)
 
     def stop(self, label: str, releases: bool) -> None:
         """End the client, and remove its files and, if it `releases` it, its lease.
@@ -170,7 +163,8 @@ class Clients:
         if self._units is not None:
             self._units.stop(label)
             # ExecStop= of the unit ends the client; signal 0 only waits.
-            end_process(noted_pid(gone.with_suffix(CLIENT)), 0, RELEASE_SECONDS)
+            process_id = processes.noted_pid(gone.with_suffix(processes.CLIENT))
+            processes.end_process(process_id, 0, RELEASE_SECONDS)
             if label in self._units.alive():
                 return  # ExecStop= does the rest
         if self._process_id(label):
@@ -184,11 +178,11 @@ class Clients:
 
     def _end(self, label: str) -> None:
         """End a client that is a plain process, without giving up its lease."""
-        end_process(self._process_id(label), signal.SIGTERM, RELEASE_SECONDS)
+        processes.end_process(self._process_id(label), signal.SIGTERM, RELEASE_SECONDS)
 
     def _process_id(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""
-        return noted_pid(self._place / f"{label}{PROCESS}")
+        return processes.noted_pid(self._place / f"{label}{processes.PROCESS}")
 
 
 def forget_client(gone: Path) -> None:

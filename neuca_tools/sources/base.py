@@ -28,10 +28,6 @@ _HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@\s]+))"
 _BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
 
 
-class SourceTimeoutError(SourceError):
-    """A source did not answer, or not completely, before the deadline."""
-
-
 class Url(NamedTuple):
     """A base URL.
 

@@ -19,18 +19,9 @@ from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
-from neuca_tools.errors import IncompleteError, SourceError
+from neuca_tools.errors import IncompleteError, SourceError, SourceTimeoutError
 from neuca_tools.model.machine import instance_text
-from neuca_tools.sources.base import (
-    INSTANCE_ID,
-    NICS,
-    Answer,
-    Deadline,
-    Session,
-    SourceTimeoutError,
-    Token,
-    Url,
-)
+from neuca_tools.sources.base import INSTANCE_ID, NICS, Answer, Deadline, Session, Token, Url
 from neuca_tools.sources.service import Service
 
 if TYPE_CHECKING:

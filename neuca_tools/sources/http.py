@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from neuca_tools import __version__
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, gunzip
-from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, Url
+from neuca_tools.errors import SourceError, SourceTimeoutError
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, Url
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -21,17 +21,9 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Optional
 
-from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.errors import SourceError, SourceTimeoutError, UsageError
 from neuca_tools.model.machine import Outlet
-from neuca_tools.sources.base import (
-    BODY_LIMIT,
-    Answer,
-    Deadline,
-    Session,
-    Source,
-    SourceTimeoutError,
-    Surroundings,
-)
+from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
 
 _SOCKET = "/run/systemd/io.systemd.InstanceMetadata"
 _INTERFACE = "io.systemd.InstanceMetadata"
