@@ -64,6 +64,10 @@ class SourceError(NeucaError):
     """A source gave no response, or an unusable one. Never means that there is no document."""
 
 
+class SourceTimeoutError(SourceError):
+    """A source did not answer, or not completely, before the deadline."""
+
+
 class IncompleteError(SourceError):
     """A source has responded, but this cannot be all that it has."""
 

@@ -2,7 +2,7 @@
 
 # SPDX-License-Identifier: MIT
 # A pass reads and writes a file for each of many NICs, and pathlib takes longer than the kernel.
-# ruff: noqa: PTH105, PTH120, PTH208
+# ruff: noqa: PTH105, PTH208
 
 from __future__ import annotations
 
@@ -122,21 +122,27 @@ def write_files(
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     are_few, set_mode = len(contents) <= MAX_SINGLE_SYNCS, partial(os.fchmod, mode=mode)
-    for directory, paths in _by_directory(contents).items():
-        with as_apply_error(f'write "{paths[0]}"'), suppress(FileExistsError):
+    for path, content in contents.items():
+        with as_apply_error(f'write "{path}"'):
             # If the parent is a file, opening the new file fails with a better message.
-            make_directory(Path(directory))
-        for path in paths:
-            with as_apply_error(f'write "{path}"'):
-                _refuse_device(path)
-                new = Path(f"{path}{NEW}")
-                _write_new(new, contents[path], set_mode, sync=sync and are_few)
+            with suppress(FileExistsError):
+                make_directory(path.parent)
+            _refuse_device(path)
+            _write_new(Path(f"{path}{NEW}"), content, set_mode, sync=sync and are_few)
     if sync and not are_few:
-        _sync_file_systems(_by_directory(contents))
-    for path, wanted in files.items():
-        _rename_or_remove(path, wanted is not None)
+        _sync_directories(contents, are_few)
+    for path in files:
+        _rename_or_remove(path, path in contents)
     if sync:
-        _sync_names(_by_directory(files), are_few)
+        _sync_directories(files, are_few)
+
+
+def _rename_or_remove(path: Path, is_written: bool) -> None:
+    with as_apply_error(f'{"write" if is_written else "remove"} "{path}"'):
+        if is_written:
+            os.replace(f"{path}{NEW}", path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def mode_of(path: Path) -> int:
@@ -157,23 +163,6 @@ def _refuse_device(path: Path) -> None:
         raise OSError(errno.EEXIST, "it exists, and is no regular file")
 
 
-def _sync_names(directories: Iterable[str], are_few: bool) -> None:
-    """Sync these directories, or their file systems."""
-    if not are_few:
-        _sync_file_systems(directories)
-        return
-    for directory in directories:
-        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
-            sync_directory(directory)
-
-
-def _by_directory(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    paths_by_directory: dict[str, list[Path]] = {}
-    for path in paths:
-        paths_by_directory.setdefault(os.path.dirname(path) or ".", []).append(path)
-    return paths_by_directory
-
-
 def make_directory(path: Path, mode: int = 0o755) -> None:
     """Create a directory and its parents with this mode, ignoring the umask. Raises OSError."""
     if path.is_dir():
@@ -185,20 +174,14 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
         path.chmod(mode)
 
 
-class as_apply_error:  # noqa: N801 - a context manager, which is used as a function
+@contextmanager
+def as_apply_error(what: str = "") -> Iterator[None]:
     """Turn an OSError into an ApplyError that says what was tried, and the cause."""
-
-    def __init__(self, what: str = "") -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: Optional[BaseException], __: object) -> None:
-        if isinstance(error, OSError):
-            cause = error.strerror or str(error)
-            text = f"{self._what}: {cause}" if self._what else cause
-            raise ApplyError(text, error.errno or 0) from error
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise ApplyError(f"{what}: {cause}" if what else cause, error.errno or 0) from error
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
@@ -214,10 +197,7 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def readable_names_in(directory: Path) -> list[str]:
-    """The sorted names in a directory; none if it cannot be read.
-
-    Raises ObserveError if the host is short of a resource.
-    """
+    """The sorted names in a directory; none if unreadable. Raises ObserveError for a shortage."""
     try:
         return sorted(os.listdir(directory))
     except OSError as error:
@@ -226,10 +206,7 @@ def readable_names_in(directory: Path) -> list[str]:
 
 
 def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> None:
-    """Replace a file in one step; `prepare` sets mode and owner through the new descriptor.
-
-    Raises OSError.
-    """
+    """Replace a file; `prepare` sets mode and owner by the new descriptor. Raises OSError."""
     new = Path(f"{path}{NEW}")
     try:
         _write_new(new, content, prepare)
@@ -243,7 +220,9 @@ def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> 
 def _write_new(
     new: Path, content: bytes, prepare: Callable[[int], None], *, sync: bool = True
 ) -> None:
-    descriptor = _create_file(new)
+    # Never write to an existing file: a leftover of a crash, or planted by an attacker.
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         prepare(descriptor)
         rest = memoryview(content)
@@ -255,50 +234,32 @@ def _write_new(
         os.close(descriptor)
 
 
-def _create_file(new: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        return os.open(new, flags, 0o600)
-    except FileExistsError:
-        # A leftover of a crash, or planted by an attacker: never write to an existing file.
-        new.unlink()
-        return os.open(new, flags, 0o600)
-
-
-def _rename_or_remove(path: Path, wanted: bool) -> None:
-    if wanted:
-        with as_apply_error(f'write "{path}"'):
-            os.replace(f"{path}{NEW}", path)
-    else:
-        with as_apply_error(f'remove "{path}"'), suppress(FileNotFoundError):
-            path.unlink()
-
-
-def sync_directory(
-    directory: Union[Path, str], sync: Optional[Callable[[int], object]] = None
-) -> None:
+def sync_directory(directory: Path, sync: Callable[[int], object] = os.fsync) -> None:
     """Write the entries of a directory to the disk, by fsync(2) or `sync`. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        (sync or os.fsync)(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _sync_file_systems(directories: Iterable[str]) -> None:
-    """Write everything to the disk that waits for it on the file systems of these directories."""
+def _sync_directories(paths: Iterable[Path], are_few: bool) -> None:
+    """Sync the directories of these files; those of many files by syncing their file systems."""
+    sync, synced = os.fsync if are_few else _sync_file_system, set[int]()
+    for directory in dict.fromkeys(path.parent for path in paths):
+        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
+            device = directory.stat().st_dev
+            if are_few or device not in synced:
+                sync_directory(directory, sync)
+                synced.add(device)
+
+
+def _sync_file_system(descriptor: int) -> int:
     # Only for many files; it saves 1 ms.
     from neuca_tools.libc import call
 
     # os.sync() would wait for every file system, including an NFS mount without a server.
-    sync_file_system = partial(call, "syncfs")
-    synced: set[int] = set()
-    for directory in directories:
-        with as_apply_error(f'sync "{directory}"'), suppress(FileNotFoundError):
-            device = Path(directory).stat().st_dev
-            if device not in synced:
-                sync_directory(directory, sync_file_system)
-                synced.add(device)
+    return call("syncfs", descriptor)
 
 
 @contextmanager
@@ -333,9 +294,8 @@ def _await_lock(descriptor: int, path: Path, patience: float, kind: int) -> None
     before = signal.signal(signal.SIGALRM, give_up)
     try:
         # A signal that comes just before fcntl(2) does not end its wait; the next one does.
-        signal.setitimer(
-            signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS), SECONDS_BETWEEN_ALARMS
-        )
+        seconds = max(patience, MIN_WAIT_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, seconds, SECONDS_BETWEEN_ALARMS)
         fcntl.lockf(descriptor, kind)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeoutError:
@@ -358,9 +318,8 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
             return 0
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-        if kind == fcntl.F_UNLCK:
-            return 0
+        # Without a lock, the holder stays 0.
+        *_, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
         return int(holder)
     finally:
         os.close(descriptor)

@@ -145,9 +145,7 @@ def run_listener(path: Path, request: Mapping[str, Any]) -> NoReturn:
     """Listen for as long as the link is there. Raises ApplyError."""
     interface, index = str(request["interface"]), int(request["index"])
     place = path.with_suffix(dhcplease.LEASE)
-    state = State(
-        dhcplease.addresses_of_lease(dhcplease.read_lease(place)), time.monotonic(), time.time()
-    )
+    state = State(dhcplease.read_lease(place).addresses, time.monotonic(), time.time())
     with as_apply_error(f'listen on "{interface}"'), Listener(interface, index) as listener:
         _follow_routers(listener, state, lambda: _set_on_link(state, path, request))
 

@@ -331,6 +331,5 @@ def _duplicate_problems(
 
 def _tuned_settings(observation: Observation, policies: Policies, record: Record) -> Settings:
     """The settings, with what the profiles mean on this host."""
-    inputs = observation.tuning
-    tuning = judge_profiles(policies.choice, inputs.profiles, inputs.facts, record, inputs.missing)
+    tuning = judge_profiles(policies.choice, observation.tuning, record)
     return policies.settings._replace(tuning=tuning)

@@ -103,9 +103,8 @@ class Listener(AbstractContextManager["Listener"]):
     def __init__(self, interface: str, index: int) -> None:
         self._index = index
         self._watch, self._is_up = linkwatch.Watch(), linkwatch.has_link_local(index)
-        self._socket = socket.socket(
-            socket.AF_INET6, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_ICMPV6
-        )
+        kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(socket.AF_INET6, kind, socket.IPPROTO_ICMPV6)
         blocked = [_ALL_BUT] * 8
         blocked[ADVERTISEMENT // 32] &= ~(1 << ADVERTISEMENT % 32)
         only = struct.pack("=8I", *blocked)

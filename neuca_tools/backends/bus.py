@@ -45,10 +45,7 @@ class RefusedError(ManagerError):
 
 @final
 class Bus(AbstractContextManager["Bus"]):
-    """A connection to the system bus, opened at its first use.
-
-    `is_missing`: its socket did not exist then, so that the host has none.
-    """
+    """A connection to the system bus, opened at its first use; `is_missing`: it had no socket."""
 
     def __init__(
         self, answer_seconds: float = ANSWER_SECONDS, pass_seconds: float = PASS_SECONDS
@@ -77,11 +74,11 @@ class Bus(AbstractContextManager["Bus"]):
     def start(self, name: str) -> Optional[str]:
         """The unique name of a service, which is started if necessary. Raises ManagerError."""
         owner = self.owner(name)
-        if owner is not None:
-            return owner
-        what = f'started "{name}" on the system bus'
-        self._call_daemon(what, "StartServiceByName", "su", name, 0)
-        return self.owner(name)
+        if owner is None:
+            what = f'started "{name}" on the system bus'
+            self._call_daemon(what, "StartServiceByName", "su", name, 0)
+            owner = self.owner(name)
+        return owner
 
     def _call_daemon(self, what: str, member: str, signature: str, *arguments: object) -> Any:
         return self.call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.{member}", signature, *arguments)
@@ -138,9 +135,8 @@ class Bus(AbstractContextManager["Bus"]):
             from dbus.connection import Connection
             from dbus.exceptions import DBusException
         except ImportError as error:
-            raise ManagerError(
-                f'{what}: the Python module "dbus" cannot be imported: {error}'
-            ) from error
+            text = f'{what}: the Python module "dbus" cannot be imported: {error}'
+            raise ManagerError(text) from error
         try:
             self._connection = Connection(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or _ADDRESS)
         except DBusException as error:

@@ -17,15 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
-from neuca_tools.backends import dhcplease
+from neuca_tools.backends import dhcplease, processes
 from neuca_tools.backends.bus import Service
-from neuca_tools.backends.processes import (
-    CLIENT,
-    PROCESS,
-    end_process,
-    noted_pid,
-    write_process_note,
-)
 from neuca_tools.errors import ManagerError
 from neuca_tools.files import as_apply_error, names_in, observed_content, write_files
 from neuca_tools.model import OwnClients
@@ -75,23 +68,20 @@ class Units(Service):
         """The labels of the clients that run, or that systemd is about to start."""
         pattern = _unit_name("*")
         what = "asked systemd for the DHCP clients"
-        listed_units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        names = (str(unit[0]) for unit in units if str(unit[3]) in _ALIVE or int(unit[7]))
         before, after = pattern.split("*")
-        return frozenset(
-            str(unit[0])[len(before) : -len(after)]
-            for unit in listed_units
-            if str(unit[3]) in _ALIVE or int(unit[7])
-        )
+        return frozenset(name[len(before) : -len(after)] for name in names)
 
     def restart(self, label: str) -> None:
         """Raises ManagerError."""
-        self._call(
-            f'start "{_unit_name(label)}"', "RestartUnit", "ss", _unit_name(label), "replace"
-        )
+        unit = _unit_name(label)
+        self._call(f'start "{unit}"', "RestartUnit", "ss", unit, "replace")
 
     def stop(self, label: str) -> None:
         """Raises ManagerError."""
-        self._call(f'stop "{_unit_name(label)}"', "StopUnit", "ss", _unit_name(label), "replace")
+        unit = _unit_name(label)
+        self._call(f'stop "{unit}"', "StopUnit", "ss", unit, "replace")
 
     def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
         return self._ask(what, _PATH, f"{self.name}.Manager.{member}", signature, *arguments)
@@ -150,15 +140,11 @@ class Clients:
         import subprocess
 
         with as_apply_error(f'run "{self._helper}"'):
+            command, null = [str(self._helper), "start", str(path)], subprocess.DEVNULL
             process = subprocess.Popen(
-                [self._helper, "start", path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
+                command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
             )
-        write_process_note(path, process.pid)
+        processes.write_process_note(path, process.pid)
 
     def stop(self, label: str, releases: bool) -> None:
         """End the client, and remove its files and, if it `releases` it, its lease.
@@ -177,7 +163,8 @@ class Clients:
         if self._units is not None:
             self._units.stop(label)
             # ExecStop= of the unit ends the client; signal 0 only waits.
-            end_process(noted_pid(gone.with_suffix(CLIENT)), 0, RELEASE_SECONDS)
+            process_id = processes.noted_pid(gone.with_suffix(processes.CLIENT))
+            processes.end_process(process_id, 0, RELEASE_SECONDS)
             if label in self._units.alive():
                 return  # ExecStop= does the rest
         if self._process_id(label):
@@ -191,11 +178,11 @@ class Clients:
 
     def _end(self, label: str) -> None:
         """End a client that is a plain process, without giving up its lease."""
-        end_process(self._process_id(label), signal.SIGTERM, RELEASE_SECONDS)
+        processes.end_process(self._process_id(label), signal.SIGTERM, RELEASE_SECONDS)
 
     def _process_id(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""
-        return noted_pid(self._place / f"{label}{PROCESS}")
+        return processes.noted_pid(self._place / f"{label}{processes.PROCESS}")
 
 
 def forget_client(gone: Path) -> None:

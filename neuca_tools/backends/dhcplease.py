@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import (
     IPv4Address,
@@ -66,6 +66,27 @@ class LeaseContent(NamedTuple):
     mtu: int = 0
     routes: tuple[Route, ...] = ()
     family: int = 0
+
+
+# No NamedTuple: the field `index` would hide a method of tuples.
+@dataclass
+class LeaseRecord:
+    """What a lease has set, as its file has it. `mtu_before`: the MTU to restore, 0 for none.
+
+    `addresses` has the second at which each ends, 0 for never. Files of earlier releases have a
+    single `address`, which ends at the second `until`.
+    """
+
+    index: int
+    protocol: Optional[str] = None
+    table: int = 0
+    family: int = 4
+    mtu: int = 0
+    mtu_before: int = 0
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    refused: str = ""
+    address: str = ""
+    until: int = 0
 
 
 def variable_number(environment: Mapping[str, str], name: str) -> int:
@@ -217,26 +238,23 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
         world = netlink.look(())
         if index not in world.devices:
             return
-        earlier = addresses_of_lease(before)
-        accepted, refused = _accepted_addresses(lease, request, world, earlier)
+        accepted, refused = _accepted_addresses(lease, request, world, before.addresses)
         if refused and not accepted:
             _remove_lease(netlink, world, before)
-            left = {"index": index, "protocol": request.get("protocol"), "refused": refused}
-            write_files({place: json.dumps(left).encode()})
+            _write_record(place, LeaseRecord(index, request.get("protocol"), refused=refused))
             return
         lease = lease._replace(addresses=accepted)
-        record = {**_lease_record(lease, request, world, before), "refused": refused}
-        if request["mtu"] and not record["mtu"]:
+        record = replace(_lease_record(lease, request, world, before), refused=refused)
+        if request["mtu"] and not record.mtu:
             _restore_mtu(netlink, world.devices[index], before)
         # First of all, so that all that follows is known to be ours, whatever fails.
-        begun = {**record, "addresses": {**earlier, **record["addresses"]}}
-        write_files({place: json.dumps(begun).encode()})
+        begun = replace(record, addresses={**before.addresses, **record.addresses})
+        _write_record(place, begun)
         _set_lease(netlink, world, record, lease)
-        ended = earlier.keys() - record["addresses"].keys()
-        for address in ended:
+        for address in begun.addresses.keys() - record.addresses.keys():
             netlink.delete_address(index, ip_interface(address))
-        if ended:
-            write_files({place: json.dumps(record).encode()})
+        if begun != record:
+            _write_record(place, record)
 
 
 def _accepted_addresses(
@@ -256,38 +274,26 @@ def _accepted_addresses(
     return tuple(accepted), refused
 
 
-def addresses_of_lease(lease: Mapping[str, Any]) -> dict[str, int]:
-    """The addresses that a remembered lease has set, with the second at which each ends.
-
-    0 stands for one without an end.
-    """
-    if lease.get("address"):
-        return {lease["address"]: lease["until"]}
-    return dict(lease.get("addresses", {}))
-
-
 def _lease_record(
-    lease: LeaseContent, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
+    lease: LeaseContent, request: Mapping[str, Any], world: World, before: LeaseRecord
+) -> LeaseRecord:
     device = world.devices[int(request["index"])]
     is_usable = request["mtu"] and SMALLEST_MTU <= lease.mtu <= LARGEST_MTU
     limits = (device.max_mtu, _mtu_below(device, world))
     mtu = min(lease.mtu, *filter(None, limits)) if is_usable else 0
-    was = int(before.get("mtu_before", 0)) or device.mtu
     ends = {
         str(timed.address): int(time.time()) + timed.valid if timed.valid != FOR_EVER else 0
         for timed in lease.addresses
     }
-    return {
-        "index": device.index,
-        "protocol": request.get("protocol"),
-        "table": int(request["table"]),
-        "family": lease.family,
-        "mtu": mtu,
-        "mtu_before": was if mtu else 0,
-        "addresses": ends,
-    }
+    return LeaseRecord(
+        index=device.index,
+        protocol=request.get("protocol"),
+        table=int(request["table"]),
+        family=lease.family,
+        mtu=mtu,
+        mtu_before=(before.mtu_before or device.mtu) if mtu else 0,
+        addresses=ends,
+    )
 
 
 def _mtu_below(device: Device, world: World) -> int:
@@ -299,23 +305,22 @@ def _mtu_below(device: Device, world: World) -> int:
     return lower.mtu if lower and device.kind in ("vlan", "macvlan", "ipvlan") else 0
 
 
-def _set_lease(netlink: Netlink, world: World, lease: Mapping[str, Any], new: LeaseContent) -> None:
-    index = int(lease["index"])
-    for timed in new.addresses:
+def _set_lease(netlink: Netlink, world: World, record: LeaseRecord, lease: LeaseContent) -> None:
+    for timed in lease.addresses:
         # An address without an end would not be told from one of an administrator.
         valid, preferred = (min(seconds, FOR_EVER - 1) for seconds in timed[1:])
-        netlink.lease_address(index, timed.address, valid, preferred)
-    for route in new.routes:
+        netlink.lease_address(record.index, timed.address, valid, preferred)
+    for route in lease.routes:
         netlink.replace_route(route)
-    _remove_routes(netlink, world, lease, {_route_identity(route) for route in new.routes})
-    if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
-        netlink.set_attributes(index, {"mtu": int(lease["mtu"])})
+    _remove_routes(netlink, world, record, {_route_identity(route) for route in lease.routes})
+    if record.mtu and record.mtu != world.devices[record.index].mtu:
+        netlink.set_attributes(record.index, {"mtu": record.mtu})
 
 
 def drop_lease(place: Path) -> None:
     """Remove what a lease has set, and the file that remembers it. Raises ApplyError."""
     before = read_lease(place)
-    if not before:
+    if not before.index:
         return
     try:
         with Netlink() as netlink:
@@ -325,20 +330,20 @@ def drop_lease(place: Path) -> None:
     write_files({place: None})
 
 
-def _remove_lease(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> None:
-    device = world.devices.get(int(lease.get("index", 0)))
+def _remove_lease(netlink: Netlink, world: World, record: LeaseRecord) -> None:
+    device = world.devices.get(record.index)
     if device is None:
         return
-    _remove_routes(netlink, world, lease, ())
-    for text in addresses_of_lease(lease):
+    _remove_routes(netlink, world, record, ())
+    for text in record.addresses:
         netlink.delete_address(device.index, ip_interface(text))
-    _restore_mtu(netlink, device, lease)
+    _restore_mtu(netlink, device, record)
 
 
-def _restore_mtu(netlink: Netlink, device: Device, lease: Mapping[str, Any]) -> None:
+def _restore_mtu(netlink: Netlink, device: Device, record: LeaseRecord) -> None:
     """Set the MTU from before a lease, unless it has been changed since."""
-    if lease.get("mtu_before") and device.mtu == lease["mtu"]:
-        netlink.set_attributes(device.index, {"mtu": lease["mtu_before"]})
+    if record.mtu_before and device.mtu == record.mtu:
+        netlink.set_attributes(device.index, {"mtu": record.mtu_before})
 
 
 def _route_identity(route: Route) -> tuple[object, ...]:
@@ -346,54 +351,43 @@ def _route_identity(route: Route) -> tuple[object, ...]:
 
 
 def _remove_routes(
-    netlink: Netlink, world: World, lease: Mapping[str, Any], kept: Collection[object]
+    netlink: Netlink, world: World, record: LeaseRecord, kept: Collection[object]
 ) -> None:
     """Delete the routes from DHCP in the link's own table, those through a gateway first."""
     own = [
         route
         for route in world.other_routes
         if route.protocol == RTPROT_DHCP
-        and route.to.version == lease.get("family", 4)
-        and (route.index, route.traits.table) == (lease.get("index"), lease.get("table"))
+        and route.to.version == record.family
+        and (route.index, route.traits.table) == (record.index, record.table)
         and _route_identity(route) not in kept
     ]
     for route in sorted(own, key=lambda route: route.via is None):
         netlink.delete_route(route)
 
 
-# No NamedTuple: the field `index` would hide a method of tuples.
-@dataclass
-class _KeptLease:
-    """The file of a lease. Those of earlier releases have a single `address`, `until` a second."""
-
-    index: int
-    protocol: Optional[str] = None
-    table: int = 0
-    family: int = 4
-    mtu: int = 0
-    mtu_before: int = 0
-    addresses: Mapping[str, int] = field(default_factory=dict)
-    refused: str = ""
-    address: str = ""
-    until: int = 0
-
-
-def read_lease(place: Path) -> dict[str, Any]:
+def read_lease(place: Path) -> LeaseRecord:
     """What is remembered in a file; nothing if it is absent or damaged."""
     with suppress(OSError, ValueError, RecursionError):
         content = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
-        lease = vars(Shapes({}, strict=False).read(_KeptLease, content))
-        for text in addresses_of_lease(lease):
+        record = Shapes({}, strict=False).read(LeaseRecord, content)
+        if record.address:
+            ends = {record.address: record.until}
+            record = replace(record, addresses=ends, address="", until=0)
+        for text in record.addresses:
             ip_interface(text)  # raises ValueError
-        return lease
-    return {}
+        return record
+    return LeaseRecord(0)
+
+
+def _write_record(place: Path, record: LeaseRecord) -> None:
+    write_files({place: json.dumps(vars(record)).encode()})
 
 
 def refused_leases(place: Path) -> Iterator[tuple[int, str]]:
     """Why leases are not used, as the beginning of a sentence, by interface index."""
-    leases = (read_lease(place / name) for name in names_in(place) if name.endswith(LEASE))
-    for lease in leases:
-        if lease.get("refused"):
-            is_advertised = lease["protocol"] == ADVERTISEMENTS
+    for record in (read_lease(place / name) for name in names_in(place) if name.endswith(LEASE)):
+        if record.refused:
+            is_advertised = record.protocol == ADVERTISEMENTS
             what = "autoconfigured address" if is_advertised else "DHCP lease of"
-            yield lease["index"], f"the {what} {lease['refused']}"
+            yield record.index, f"the {what} {record.refused}"

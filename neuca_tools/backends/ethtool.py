@@ -12,11 +12,11 @@ wake-on-LAN.
 from __future__ import annotations
 
 import errno
+import fnmatch
 import re
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
@@ -74,18 +74,18 @@ GROUPS: Mapping[str, _Group] = {
     ),
 }
 # The features for which each short name of ethtool(8) -K stands (off_flag_def of ethtool 6.1).
-SHORT: Mapping[str, tuple[str, ...]] = {
-    "rx": ("rx-checksum",),
-    "tx": ("tx-checksum-*",),
-    "sg": ("tx-scatter-gather*",),
-    "tso": ("tx-tcp*-segmentation",),
-    "gso": ("tx-generic-segmentation",),
-    "gro": ("rx-gro",),
-    "lro": ("rx-lro",),
-    "rxvlan": ("rx-vlan-hw-parse",),
-    "txvlan": ("tx-vlan-hw-insert",),
-    "ntuple": ("rx-ntuple-filter",),
-    "rxhash": ("rx-hashing",),
+SHORT: Mapping[str, str] = {
+    "rx": "rx-checksum",
+    "tx": "tx-checksum-*",
+    "sg": "tx-scatter-gather*",
+    "tso": "tx-tcp*-segmentation",
+    "gso": "tx-generic-segmentation",
+    "gro": "rx-gro",
+    "lro": "rx-lro",
+    "rxvlan": "rx-vlan-hw-parse",
+    "txvlan": "tx-vlan-hw-insert",
+    "ntuple": "rx-ntuple-filter",
+    "rxhash": "rx-hashing",
 }
 # Violates RFC 6864; drivers leave it off, and so does "tso on".
 MANGLED = "tx-tcp-mangleid-segmentation"
@@ -123,12 +123,8 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             return missing_groups([group], f"the driver has no {group}")
 
     def _send_command(self, command: int, index: int, values: bytes = b"") -> list[bytes]:
-        payload = (
-            _command_header(command)
-            + wire.encode_nest(HEADER, wire.encode_number(DEV_INDEX, index))
-            + values
-        )
-        return self._wire.ask(self._family, 0, payload)
+        header = wire.encode_nest(HEADER, wire.encode_number(DEV_INDEX, index))
+        return self._wire.ask(self._family, 0, _command_header(command) + header + values)
 
     def _get(self, command: int, index: int) -> wire.Attributes:
         return wire.Attributes(self._send_command(command, index)[0][4:])
@@ -136,19 +132,15 @@ class Ethtool(AbstractContextManager["Ethtool"]):
     def _read_numbers(self, index: int, group: str) -> DeviceSettings:
         attributes = self._get(GROUPS[group].get, index)
         fields = GROUPS[group].fields
-        maximums = {
-            f"{group}.{name}": str(attributes.number(field.maximum))
-            for name, field in fields.items()
-            if field.maximum
-        }
-        values = {
-            f"{group}.{name}": _value_text(attributes.number(field.value), field)
-            for name, field in fields.items()
-            if field.value in attributes and maximums.get(f"{group}.{name}") != "0"
-        }
-        return DeviceSettings(
-            values, {name: value for name, value in maximums.items() if value != "0"}
-        )
+        maximums, values = {}, {}
+        for name, field in fields.items():
+            maximum = attributes.number(field.maximum)
+            if maximum:
+                maximums[f"{group}.{name}"] = str(maximum)
+            # A maximum of 0: the driver has no such ring or channel.
+            if field.value in attributes and (maximum or not field.maximum):
+                values[f"{group}.{name}"] = _value_text(attributes.number(field.value), field)
+        return DeviceSettings(values, maximums)
 
     def _read_features(self, index: int) -> DeviceSettings:
         """The features by full and by short name; `missing` are those that the driver has fixed."""
@@ -156,7 +148,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         supported, changeable = _changeable_features(features)
         active = _named_bits(features.nest(ACTIVE))
         values, missing = {}, {}
-        single = {name: (name,) for name in supported}
+        single = {name: [name] for name in supported}
         for name, names in {**single, **_features_by_short_name(supported)}.items():
             values[f"offloads.{name}"] = _on_off(not active.keys().isdisjoint(names))
             if changeable.isdisjoint(names):
@@ -170,22 +162,17 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         return DeviceSettings({WAKE: active or "off"})
 
     def fastest_mode(self, index: int) -> Optional[float]:
-        """bit/s of the fastest mode that both ends of the link offer; None if that is not known.
-
-        Raises OSError.
-        """
+        """bit/s of the fastest mode that both ends offer; None if unknown. Raises OSError."""
         modes = self._get(LINKMODES_GET, index)
-        return fastest_common_mode(
-            *(_named_bits(modes.nest(end)) for end in (OUR_MODES, PEER_MODES))
-        )
+        ours, peers = (_named_bits(modes.nest(end)) for end in (OUR_MODES, PEER_MODES))
+        return fastest_common_mode(ours, peers)
 
     def _write_wake(self, index: int, value: str) -> None:
         names = [name for name in value.split() if name != "off"]
         bits = wire.encode_nest(BITS, *(_encode_bit(name, True) for name in names))
         # Without a mask, the modes that are not listed are off.
-        self._send_command(
-            WOL_SET, index, wire.encode_nest(WOL_MODES, wire.encode_attribute(NOMASK, b""), bits)
-        )
+        modes = wire.encode_nest(WOL_MODES, wire.encode_attribute(NOMASK, b""), bits)
+        self._send_command(WOL_SET, index, modes)
 
     def write(self, index: int, group: str, values: Mapping[str, str]) -> None:
         """Set values of one group in one request. Raises OSError."""
@@ -204,15 +191,14 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         short = _features_by_short_name(supported)
         bits = []
         for feature, value in values.items():
-            names = changeable.intersection(short.get(feature, (feature,)))
+            names = changeable.intersection(short.get(feature, [feature]))
             if (feature, value) == ("tso", "on"):
                 names.discard(MANGLED)
             bits += [_encode_bit(name, value == "on") for name in sorted(names)]
         if not bits:
             raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
-        self._send_command(
-            FEATURES_SET, index, wire.encode_nest(WANTED, wire.encode_nest(BITS, *bits))
-        )
+        wanted = wire.encode_nest(WANTED, wire.encode_nest(BITS, *bits))
+        self._send_command(FEATURES_SET, index, wanted)
 
 
 def fastest_common_mode(ours: Mapping[str, bool], peers: Mapping[str, bool]) -> Optional[float]:
@@ -240,15 +226,9 @@ def _encode_value(field: _Field, value: str) -> bytes:
     return wire.encode_number(field.value, int(value))
 
 
-def _features_by_short_name(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _features_by_short_name(supported: Iterable[str]) -> dict[str, list[str]]:
     """The features of this kernel for which each short name stands."""
-    listed = tuple(able)
-    return {
-        short: tuple(
-            name for name in listed if any(fnmatchcase(name, pattern) for pattern in patterns)
-        )
-        for short, patterns in SHORT.items()
-    }
+    return {short: fnmatch.filter(supported, pattern) for short, pattern in SHORT.items()}
 
 
 def _changeable_features(features: wire.Attributes) -> tuple[dict[str, bool], set[str]]:

@@ -15,16 +15,8 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.files import raise_shortage, read_bytes, readable_names_in, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
-from neuca_tools.tuning import environment, sysctld
+from neuca_tools.tuning import environment, layer, sysctld
 from neuca_tools.tuning.choice import NAME, Choice
-from neuca_tools.tuning.layer import (
-    AVAILABLE,
-    CONGESTION,
-    PERMITTED,
-    Facts,
-    Obstacle,
-    TuningInputs,
-)
 from neuca_tools.tuning.profile import LARGEST, Profile, parse_profile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
@@ -37,7 +29,7 @@ _Value = TypeVar("_Value")
 
 def read_tuning_inputs(
     choice: Choice, profile_directory: Path, sysctl_directory: Path, changed: Collection[str] = ()
-) -> TuningInputs:
+) -> layer.TuningInputs:
     """The profiles of this choice and the facts about the host that decide what applies.
 
     `changed`: sysctls that may have to be restored. What else sets sysctls is read if there are
@@ -45,9 +37,9 @@ def read_tuning_inputs(
     """
     profiles, missing = _read_profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
-    sysctls = {path: sysctl.read_value(path) for path in (*paths, AVAILABLE, PERMITTED)}
+    sysctls = {path: sysctl.read_value(path) for path in (*paths, layer.AVAILABLE, layer.PERMITTED)}
     own = sysctl.read_value(OF_FIRST_NAMESPACE) is None
-    facts = Facts(
+    facts = layer.Facts(
         environment.detect_environment(
             _known({path: _beginning_of(path) for path in environment.SIGNS})
         ),
@@ -55,10 +47,10 @@ def read_tuning_inputs(
         _known({path: _obstacle_to_write(path, own) for path in paths}),
         existing_sysctl_settings(sysctl_directory) if paths or changed else sysctld.Settings(),
         _memory_bytes(),
-        _congestion_modules() if CONGESTION in paths else None,
+        _congestion_modules() if layer.CONGESTION in paths else None,
         own,
     )
-    return TuningInputs(tuple(profiles), tuple(missing), facts)
+    return layer.TuningInputs(tuple(profiles), tuple(missing), facts)
 
 
 def devices_with_advertised_routes(world: World) -> frozenset[int]:
@@ -121,7 +113,6 @@ def _why_unknown(name: str, directory: Path) -> str:
 
 
 def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
-    """The values that are not None."""
     return {path: value for path, value in values.items() if value is not None}
 
 
@@ -137,7 +128,7 @@ def _beginning_of(path: str) -> Optional[str]:
         return None
 
 
-def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[Obstacle]:
+def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[layer.Obstacle]:
     """Why this sysctl cannot be written here, not even by root; None if it can."""
     file = sysctl.ROOT / path
     try:
@@ -145,11 +136,11 @@ def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[Obstacle]:
     except OSError:
         if own_namespace:
             reason = "this network namespace has no such setting; that of the host may have it"
-            return Obstacle("not applicable", reason)
-        return Obstacle("unsupported", "this kernel has no such setting")
+            return layer.Obstacle("not applicable", reason)
+        return layer.Obstacle("unsupported", "this kernel has no such setting")
     if writable:
         return None
-    return Obstacle("not applicable", "it is read-only here: only the host can set it")
+    return layer.Obstacle("not applicable", "it is read-only here: only the host can set it")
 
 
 def values_without_advertisements(
@@ -176,11 +167,11 @@ def _new_values(world: World) -> dict[str, str]:
     default_by_key = {
         key: sysctl.read_value(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
     }
-    values: dict[str, str] = {}
-    for device in world.devices.values():
-        of_device = {**default_by_key, IPV6_MTU: str(device.mtu)}
-        values.update({key.replace(OWN, device.name): of_device[key] for key in of_device})
-    return values
+    return {
+        key.replace(OWN, device.name): value
+        for device in world.devices.values()
+        for key, value in {**default_by_key, IPV6_MTU: str(device.mtu)}.items()
+    }
 
 
 def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
@@ -208,7 +199,7 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
 
 def _memory_bytes() -> int:
     """The size of the main memory in bytes, 0 if not known."""
-    lines = (_beginning_of("/proc/meminfo") or "").splitlines()
+    lines = text_of(Path("/proc/meminfo")).splitlines()
     kibibytes = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "0")
     return int(kibibytes) * 1024
 

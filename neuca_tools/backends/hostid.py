@@ -20,8 +20,8 @@ MAX_ID_BYTES = 64
 
 def read_machine() -> machine.Machine:
     """The identity, as far as it can be read: only root may read the UUID."""
-    uuids = [text for text in (text_of(path, MAX_ID_BYTES) for path in UUIDS) if text]
-    return machine.known_machine(text_of(MACHINE_ID, MAX_ID_BYTES), uuids[0] if uuids else "")
+    uuid = next(filter(None, (text_of(path, MAX_ID_BYTES) for path in UUIDS)), "")
+    return machine.known_machine(text_of(MACHINE_ID, MAX_ID_BYTES), uuid)
 
 
 def boot_id() -> str:

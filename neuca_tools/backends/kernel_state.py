@@ -18,11 +18,13 @@ import socket
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from neuca_tools.backends import kinds, routing, wire
 from neuca_tools.backends.hostid import boot_id
@@ -64,8 +66,6 @@ _LEASE_FILES = (
 _MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
 _LEASE_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
-# The fields of `World` with the addresses that have a trait.
-_TRAITS = ("leased_addresses", "marked_addresses", "autoconfigured", "bare", "duplicate_addresses")
 
 
 def read_world() -> World:
@@ -77,15 +77,10 @@ def read_world() -> World:
             addresses, routes = _address_fields(messages), routing.read_routing(kernel)
     except (OSError, ValueError, struct.error) as error:
         cause = getattr(error, "strerror", "") or error
-        raise ObserveError(
-            f"ask the kernel for its links, addresses and routes: {cause}"
-        ) from error
-    endless = frozenset(
-        _leased_without_end(devices, addresses["addresses"], addresses["marked_addresses"])
-    )
-    return World(
-        devices, read_at=seen, endless_leases=endless, boot_id=boot_id(), **addresses, **routes
-    )
+        what = "ask the kernel for its links, addresses and routes"
+        raise ObserveError(f"{what}: {cause}") from error
+    world = World(devices, read_at=seen, boot_id=boot_id(), **addresses, **routes)
+    return replace(world, endless_leases=frozenset(_leased_without_end(world)))
 
 
 def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
@@ -99,28 +94,22 @@ def present_macs() -> frozenset[str]:
     Virtual interfaces count too; the ports are those of InfiniBand. Raises OSError.
     """
     with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-        macs = {
-            device.mac
-            for device in _read_devices(kernel)
-            if device.infiniband or len(device.mac) == MAC_LENGTH
-        }
+        devices = list(_read_devices(kernel))
+    macs = {each.mac for each in devices if each.infiniband or len(each.mac) == MAC_LENGTH}
     return frozenset(macs - {"", _LOOPBACK_MAC})
 
 
-def _leased_without_end(
-    devices: Mapping[int, Device],
-    addresses: Mapping[int, tuple[Address, ...]],
-    own: Collection[tuple[int, Address]],
-) -> Iterator[tuple[int, Address]]:
+def _leased_without_end(world: World) -> Iterator[tuple[int, Address]]:
     """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
     recorded, names = _dhclient_leases(), _udhcpc_interfaces()
     clients = names | {name for name, _ in recorded}
-    for index in (index for index, device in devices.items() if device.name in clients):
-        name = devices[index].name
-        for address in addresses.get(index, ()):
-            is_of_udhcpc = name in names and address.version == 4 and (index, address) not in own
-            if is_of_udhcpc or (name, str(address.ip)) in recorded:
-                yield index, address
+    for device in (device for device in world.devices.values() if device.name in clients):
+        for address in world.addresses.get(device.index, ()):
+            pair = (device.index, address)
+            is_foreign_ipv4 = address.version == 4 and pair not in world.marked_addresses
+            is_of_udhcpc = device.name in names and is_foreign_ipv4
+            if is_of_udhcpc or (device.name, str(address.ip)) in recorded:
+                yield pair
 
 
 def _udhcpc_interfaces() -> frozenset[str]:
@@ -141,12 +130,9 @@ def _dhclient_leases() -> frozenset[tuple[str, str]]:
     their own. The end of the lease in the file is no help: for an infinite lease it is a date about
     136 years ahead. A file that cannot be read counts as one without leases.
     """
-    paths = [path for name in _LEASE_FILES for path in sorted(Path("/").glob(name))][
-        :_MAX_LEASE_FILES
-    ]
-    return frozenset(
-        lease for path in paths for lease in _leases_in(text_of(path, _MAX_LEASE_BYTES))
-    )
+    paths = (path for name in _LEASE_FILES for path in sorted(Path("/").glob(name)))
+    texts = (text_of(path, _MAX_LEASE_BYTES) for path in islice(paths, _MAX_LEASE_FILES))
+    return frozenset(chain.from_iterable(map(_leases_in, texts)))
 
 
 def _leases_in(text: str) -> Iterator[tuple[str, str]]:
@@ -241,12 +227,11 @@ def _slave_mac(info: wire.Attributes) -> bytes:
 
 def _port_settings(info: wire.Attributes) -> Iterator[tuple[str, str]]:
     """The settings of a port, as far as they can be requested; none if it is in no bridge."""
-    if info.text(MEMBER_KIND) != "bridge":
-        return
-    data = info.nest(MEMBER_DATA)
-    for name, attribute in kinds.PORT.items():
-        if attribute.number in data:
-            yield name, str(data.number(attribute.number))
+    if info.text(MEMBER_KIND) == "bridge":
+        data = info.nest(MEMBER_DATA)
+        for name, attribute in kinds.PORT.items():
+            if attribute.number in data:
+                yield name, str(data.number(attribute.number))
 
 
 def _lower_index(link: wire.Attributes, kind: str, data: wire.Attributes) -> int:
@@ -272,50 +257,43 @@ def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
     `leased_addresses` are those with a lifetime: DHCP and router advertisements set one,
     administrators hardly ever do.
     """
-    addresses_by_index: dict[int, list[Address]] = {}
+    addresses_by_index = defaultdict[int, list[Address]](list)
     bodies: dict[tuple[int, Address], bytes] = {}
-    peers: set[tuple[int, Network]] = set()
-    broadcasts: set[tuple[int, Host]] = set()
-    traits = defaultdict[str, set[tuple[int, Address]]](set)
+    pairs_by_field = defaultdict[str, set[tuple[int, Any]]](set)
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = wire.Attributes(message[ADDRESS.size :])
-        peer = parts.bytes(PEER)
-        local = parts.bytes(LOCAL) or peer
+        local = parts.bytes(LOCAL) or parts.bytes(PEER)
         if family not in FAMILIES or not local:
             continue
         address = address_of(local, length)
-        addresses_by_index.setdefault(index, []).append(address)
+        addresses_by_index[index].append(address)
         bodies[index, address] = message
-        for name in _address_traits(address, parts, parts.number(FLAGS) or flags):
-            traits[name].add((index, address))
-        if peer not in (b"", local):
-            peers.add((index, ip_network((peer, length), strict=False)))
-        broadcasts.update(_broadcast_address(index, parts))
+        for name, trait in _address_traits(address, parts, parts.number(FLAGS) or flags):
+            pairs_by_field[name].add((index, trait))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
-        "peer_networks": frozenset(peers),
-        "broadcasts": frozenset(broadcasts),
         "address_messages": bodies,
-        **{name: frozenset(traits[name]) for name in _TRAITS},
+        **{name: frozenset(pairs) for name, pairs in pairs_by_field.items()},
     }
 
 
-def _broadcast_address(index: int, parts: wire.Attributes) -> Iterator[tuple[int, Host]]:
-    """The device and the explicit broadcast address of an address, if it has one."""
-    if BROADCAST in parts:
-        yield index, ip_address(parts.bytes(BROADCAST))
-
-
-def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:
-    """The fields of `World` that an address belongs to."""
+def _address_traits(
+    address: Address, parts: wire.Attributes, flags: int
+) -> Iterator[tuple[str, Union[Address, Network, Host]]]:
+    """The fields of `World` that an address belongs to, and what of it."""
     if not flags & IFA_F_PERMANENT:
-        yield "leased_addresses"
+        yield "leased_addresses", address
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
-        yield "marked_addresses"
+        yield "marked_addresses", address
     if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
-        yield "autoconfigured"
+        yield "autoconfigured", address
     if flags & IFA_F_NOPREFIXROUTE:
-        yield "bare"
+        yield "bare", address
     if flags & IFA_F_DADFAILED:
-        yield "duplicate_addresses"
+        yield "duplicate_addresses", address
+    peer = parts.bytes(PEER)
+    if peer not in (b"", address.ip.packed):
+        yield "peer_networks", ip_network((peer, address.network.prefixlen), strict=False)
+    if BROADCAST in parts:
+        yield "broadcasts", ip_address(parts.bytes(BROADCAST))

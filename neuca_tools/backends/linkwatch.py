@@ -89,11 +89,8 @@ class Watch(AbstractContextManager["Watch"]):
     """A socket that becomes readable when some link or address changes."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(
-            socket.AF_NETLINK,
-            socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
-            socket.NETLINK_ROUTE,
-        )
+        kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
         # Without CAP_NET_ADMIN the size stays the default; an overflow counts as a change.
         with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
@@ -110,9 +107,8 @@ class Watch(AbstractContextManager["Watch"]):
 
     def wait(self, seconds: float) -> None:
         """Wait until something changes from now on, or until the time is up."""
-        deadline = time.monotonic() + seconds
         self.clear()
-        select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))
+        select.select([self._socket], [], [], max(0.0, seconds))
 
     def clear(self) -> None:
         """Read all messages, whatever they say."""

@@ -45,9 +45,8 @@ def enter_network(namespace: Path) -> None:
 def namespaces_restored() -> Iterator[None]:
     """Return to the namespaces of now at the end. Raises OSError."""
     with ExitStack() as stack:
-        namespaces = [
-            stack.enter_context(Path("/proc/self/ns", kind).open("rb")) for kind in ("net", "mnt")
-        ]
+        paths = (Path("/proc/self/ns", kind) for kind in ("net", "mnt"))
+        namespaces = [stack.enter_context(path.open("rb")) for path in paths]
         try:
             yield
         finally:

@@ -95,9 +95,8 @@ class Netlink(AbstractContextManager["Netlink"]):
         if group == PRIMARY:
             self._set_primary(index, value == "yes")
         elif group == IPOIB_MODE:
-            self._set_link(
-                index, kind="ipoib", **kinds.creation_arguments("ipoib", {"mode": value})
-            )
+            arguments = kinds.creation_arguments("ipoib", {"mode": value})
+            self._set_link(index, kind="ipoib", **arguments)
         elif group == "mac":
             self._set_mac(index, value)
         else:
@@ -149,16 +148,10 @@ class Netlink(AbstractContextManager["Netlink"]):
 
         The caller marks it: the kernel ignores an alias at creation (rtnl_create_link).
         """
-        arguments = {
-            "ifname": name,
-            "kind": kind,
-            "mtu": mtu,
-            **kinds.creation_arguments(kind, options),
-        }
         # The parent of a VXLAN is one of its own attributes.
-        if parent:
-            arguments["vxlan_link" if kind == "vxlan" else "link"] = parent
-        self._request("link", "add", **arguments)
+        word = "vxlan_link" if kind == "vxlan" else "link"
+        arguments = {word: parent or None, **kinds.creation_arguments(kind, options)}
+        self._request("link", "add", ifname=name, kind=kind, mtu=mtu, **arguments)
 
     def mark_link(self, index: int) -> None:
         """Mark it as created by neucad."""
@@ -189,10 +182,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
-        """Add an address for these seconds, or prolong it. Its network gets no route.
-
-        IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
-        """
+        """Add or prolong an address for these seconds, checked (RFC 4862, 5.4), without a route."""
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
         flags = kernel_state.IFA_F_NOPREFIXROUTE
@@ -301,10 +291,8 @@ class Netlink(AbstractContextManager["Netlink"]):
                 from pyroute2 import IPRoute
                 from pyroute2.netlink.exceptions import NetlinkError
             except ImportError as error:
-                raise ApplyError(
-                    "the Python module pyroute2 (package python3-pyroute2) cannot be imported:"
-                    f" {error}"
-                ) from error
+                what = "the Python module pyroute2 (package python3-pyroute2) cannot be imported"
+                raise ApplyError(f"{what}: {error}") from error
             with as_apply_error():
                 self._library = IPRoute(ext_ack=True, strict_check=True)
             self._netlink_error = NetlinkError

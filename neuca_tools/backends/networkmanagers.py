@@ -30,23 +30,19 @@ _NETWORKD = "/org/freedesktop/network1"
 # link_state_table in networkd-link.c, without the undecided `pending` and `initialized`.
 _WORDS = {
     "unmanaged": "unmanaged",
-    "configuring": "managed",
-    "configured": "managed",
-    "failed": "managed",
+    **dict.fromkeys(("configuring", "configured", "failed"), "managed"),
 }
 
 
 class Manager(Service, ABC):
     """A service that manages network interfaces."""
 
-    unit: str
-
     def _is_starting(self) -> bool:
         """Whether its cgroup exists; it may have read its files before ours were written.
 
         Without a bus, nothing can be asked of it: it counts as absent.
         """
-        directories = (root / "system.slice" / self.unit for root in CGROUPS)
+        directories = (root / "system.slice" / f"{self.title}.service" for root in CGROUPS)
         return not self._bus.is_missing and any(path.is_dir() for path in directories)
 
     @abstractmethod
@@ -59,15 +55,15 @@ class Manager(Service, ABC):
         The states are `managed`, `unmanaged`, `absent` (no such service) and `unknown`.
         """
         try:
-            known = None if self.absent() else self.states()
+            if not self.absent():
+                known = self.states()
+                return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
-        if known is None and self._is_starting():
-            reason = f"{self.title} runs, but is not on the system bus yet"
-            return dict.fromkeys(interfaces, "unknown"), reason
-        if known is None:
+        if not self._is_starting():
             return dict.fromkeys(interfaces, "absent"), ""
-        return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
+        reason = f"{self.title} runs, but is not on the system bus yet"
+        return dict.fromkeys(interfaces, "unknown"), reason
 
 
 class _Device(NamedTuple):
@@ -82,7 +78,6 @@ class NetworkManager(Manager):
 
     title = "NetworkManager"
     name = _NAME
-    unit = "NetworkManager.service"
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -114,26 +109,14 @@ class NetworkManager(Manager):
             raise ManagerError("; ".join(refused))
 
     def _set_managed(self, device: _Device, managed: bool) -> None:
-        self._ask(
-            f'set Managed of "{device.interface}" to {str(managed).lower()} in NetworkManager',
-            device.path,
-            "org.freedesktop.DBus.Properties.Set",
-            "ssv",
-            _DEVICE,
-            "Managed",
-            managed,
-        )
+        what = f'set Managed of "{device.interface}" to {str(managed).lower()} in NetworkManager'
+        method = "org.freedesktop.DBus.Properties.Set"
+        self._ask(what, device.path, method, "ssv", _DEVICE, "Managed", managed)
 
     def reload_configuration(self) -> None:
         """Reload conf.d; interfaces that become unmanaged are flushed. Raises ManagerError."""
-        self._ask(
-            "asked NetworkManager to reload its configuration",
-            _PATH,
-            f"{_NAME}.Reload",
-            "u",
-            _RELOAD_CONFIGURATION,
-            work=True,
-        )
+        what = "asked NetworkManager to reload its configuration"
+        self._ask(what, _PATH, f"{_NAME}.Reload", "u", _RELOAD_CONFIGURATION, work=True)
 
     def load_profiles(
         self, place: Path, names: Collection[str], is_dhcp_file: Callable[[str], bool]
@@ -149,15 +132,10 @@ class NetworkManager(Manager):
         wanted = {place / name for name in {*names, *filter(is_dhcp_file, known)}}
         if not wanted:
             return
-        _, failed = self._ask(
-            "asked NetworkManager to load the profiles for DHCP",
-            f"{_PATH}/Settings",
-            f"{_NAME}.Settings.LoadConnections",
-            "as",
-            sorted(map(str, wanted)),
-            work=True,
-        )
-        refused = sorted(str(path) for path in failed if Path(path).name in names)
+        what, files = "asked NetworkManager to load the profiles for DHCP", sorted(map(str, wanted))
+        load = f"{_NAME}.Settings.LoadConnections"
+        _, failed = self._ask(what, f"{_PATH}/Settings", load, "as", files, work=True)
+        refused = sorted(path for path in failed if Path(path).name in names)
         if refused:
             raise ManagerError(f"NetworkManager does not load {', '.join(refused)}")
 
@@ -190,11 +168,8 @@ class NetworkManager(Manager):
         ]
 
     def _managed_objects(self) -> Any:
-        return self._ask(
-            "asked NetworkManager for its devices",
-            "/org/freedesktop",
-            "org.freedesktop.DBus.ObjectManager.GetManagedObjects",
-        )
+        method = "org.freedesktop.DBus.ObjectManager.GetManagedObjects"
+        return self._ask("asked NetworkManager for its devices", "/org/freedesktop", method)
 
 
 def _device_of(path: str, properties: Any, objects: Any) -> _Device:
@@ -209,7 +184,6 @@ class Networkd(Manager):
 
     title = "systemd-networkd"
     name = "org.freedesktop.network1"
-    unit = "systemd-networkd.service"
 
     def states(self) -> dict[str, str]:
         what = "asked systemd-networkd for its links"

@@ -42,10 +42,9 @@ class PeerFilter:
     """A control group that passes only packets of one peer. Raises OSError if unsupported."""
 
     def __init__(self, peer: Address) -> None:
-        self._own = _own_group()
-        root = _detached_cgroup_mount()
+        own_group, root = _own_group(), _detached_cgroup_mount()
         try:
-            self._parent = os.open(self._own or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root)
+            self._parent = os.open(own_group or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root)
         finally:
             os.close(root)
         self._name = f"neuca-selftest.{os.getpid()}.{id(self):x}"
@@ -77,12 +76,11 @@ class PeerFilter:
         """Remove the group, unless a process is left in it: `_remove_stale` removes it later."""
         if self.joining >= 0:
             os.close(self.joining)
-            self.joining = -1
         if self._parent >= 0:
             with suppress(OSError):
                 os.rmdir(self._name, dir_fd=self._parent)
             os.close(self._parent)
-            self._parent = -1
+        self.joining = self._parent = -1
 
 
 def filter_program(peer: Address, direction: int) -> bytes:

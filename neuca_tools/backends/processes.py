@@ -20,14 +20,10 @@ PROCESS, CLIENT = ".process", ".pid"
 
 
 def has_ended_process(directory: Path, ignored: Collection[str]) -> bool:
-    """Whether one of the processes with a file in this directory has ended.
-
-    `ignored` are the names of files without their suffix.
-    """
+    """Whether a process with a file here has ended; `ignored` are names without the suffix."""
     with suppress(ObserveError):
-        names = [name for name in names_in(directory) if name.endswith(PROCESS)]
-        paths = [directory / name for name in names if name[: -len(PROCESS)] not in ignored]
-        return not all(map(noted_pid, paths))
+        paths = [directory / name for name in names_in(directory) if name.endswith(PROCESS)]
+        return not all(noted_pid(path) for path in paths if path.stem not in ignored)
     return False
 
 

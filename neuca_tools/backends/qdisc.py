@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
@@ -57,32 +58,32 @@ def read_qdiscs(indexes: Collection[int]) -> Mapping[int, str]:
     """
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         qdiscs_by_index = _dump_qdiscs(kernel)
-    return {index: _device_text(qdiscs_by_index.get(index, [])) for index in indexes}
+    return {index: _device_text(qdiscs_by_index[index]) for index in indexes}
 
 
 def set_qdisc(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
     with as_apply_error(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
+        root = _read_root(kernel, index)
         if kind == "default":
-            root = _read_root(kernel, index)
             if root is not None and root.handle:
                 kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))
-        elif kind != "noqueue" and _uses_mq(kernel, index):
-            root = _ensure_mq_handle(kernel, index)
+        elif kind != "noqueue" and _uses_mq(kernel, index, root):
+            root = _ensure_mq_handle(kernel, index, root)
             for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
                 _replace_qdisc(kernel, index, leaf.parent, kind, options)
         else:
             _replace_qdisc(kernel, index, ROOT, kind, options)
 
 
-def _dump_qdiscs(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
-    qdiscs_by_index: dict[int, list[_Qdisc]] = {}
+def _dump_qdiscs(kernel: wire.Socket) -> defaultdict[int, list[_Qdisc]]:
+    qdiscs_by_index = defaultdict[int, list[_Qdisc]](list)
     for body in kernel.dump(GETQDISC, _qdisc_message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
         parts = wire.Attributes(body[_MESSAGE.size :])
         qdisc = _Qdisc(handle, parent, parts.text(KIND), parts.bytes(OPTIONS))
-        qdiscs_by_index.setdefault(index, []).append(qdisc)
+        qdiscs_by_index[index].append(qdisc)
     return qdiscs_by_index
 
 
@@ -95,7 +96,7 @@ def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
 
 
 def _read_root(kernel: wire.Socket, index: int) -> Optional[_Qdisc]:
-    return _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+    return _root_qdisc(_dump_qdiscs(kernel)[index])
 
 
 def _device_text(qdiscs: list[_Qdisc]) -> str:
@@ -112,19 +113,15 @@ def _device_text(qdiscs: list[_Qdisc]) -> str:
 
 
 def _queue_qdiscs(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
-    return [
-        qdisc
-        for qdisc in qdiscs
-        if qdisc.parent != ROOT and qdisc.parent >> 16 == root.handle >> 16
-    ]
+    others = (qdisc for qdisc in qdiscs if qdisc.parent != ROOT)
+    return [qdisc for qdisc in others if qdisc.parent >> 16 == root.handle >> 16]
 
 
-def _uses_mq(kernel: wire.Socket, index: int) -> bool:
+def _uses_mq(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> bool:
     """Whether the root qdisc is `mq`, or will be `mq` once the device is up.
 
     The latter is the case for hardware with several transmit queues; virtual links have no queue.
     """
-    root = _read_root(kernel, index)
     if root is not None:
         return root.kind == "mq"
     request = kernel_state.LINK.pack(0, 0, index, 0, 0)
@@ -133,13 +130,12 @@ def _uses_mq(kernel: wire.Socket, index: int) -> bool:
     return kernel_state.INFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
-def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:
+def _ensure_mq_handle(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> _Qdisc:
     """The root `mq`, replaced by one with a handle if the kernel created it.
 
     Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
     """
-    root = _read_root(kernel, index)
-    if root is None or root.kind != "mq" or not root.handle:
+    if root is None or not root.handle:
         _replace_qdisc(kernel, index, ROOT, "mq", [])
         root = _read_root(kernel, index)
     if root is None or root.kind != "mq" or not root.handle:
@@ -150,12 +146,8 @@ def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:
 def _replace_qdisc(
     kernel: wire.Socket, index: int, parent: int, kind: str, options: list[str]
 ) -> None:
-    payload = (
-        _qdisc_message(index, parent)
-        + wire.encode_text(KIND, kind)
-        + _encode_options(kind, options)
-    )
-    kernel.ask(NEWQDISC, wire.CREATE | wire.REPLACE, payload)
+    message = _qdisc_message(index, parent) + wire.encode_text(KIND, kind)
+    kernel.ask(NEWQDISC, wire.CREATE | wire.REPLACE, message + _encode_options(kind, options))
 
 
 def _encode_options(kind: str, options: list[str]) -> bytes:

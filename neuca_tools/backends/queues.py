@@ -17,9 +17,8 @@ from neuca_tools.files import as_apply_error, text_of
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 SYS = Path("/sys")
-# The prefix of the queues' names, and the file of each queue that has a mask of CPUs.
-MASK_FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
-DIRECTIONS = {"rps": "receive", "xps": "transmit"}
+# The prefix of the queues' names, the file of each queue that has a mask of CPUs, the direction.
+MASK_FILES = {"rps": ("rx", "rps_cpus", "receive"), "xps": ("tx", "xps_cpus", "transmit")}
 SEPARATOR = " / "  # between the lists of the queues
 
 
@@ -67,7 +66,7 @@ class Queues:
             file.write_text(_cpu_mask(cpus), encoding="ascii")
 
     def _mask_files(self, group: str) -> list[Path]:
-        prefix, file = MASK_FILES[group]
+        prefix, file, _ = MASK_FILES[group]
         try:
             queues = list((self._directory / "queues").glob(f"{prefix}-*"))
         except OSError:
@@ -84,14 +83,12 @@ class Queues:
         lists = [_cpu_list(mask) for mask in masks if mask]
         # The kernel refuses to read the XPS mask of a device with a single queue.
         if not lists or len(lists) != len(masks):
-            return missing_groups(
-                [group], f"the device has no {DIRECTIONS[group]} queues to choose from"
-            )
+            reason = f"the device has no {MASK_FILES[group][2]} queues to choose from"
+            return missing_groups([group], reason)
         value = lists[0] if len(set(lists)) == 1 else SEPARATOR.join(lists)
         online = text_of(self._sys / "devices/system/cpu/online") or "0"
-        return DeviceSettings(
-            values={group: value}, maximums={group: online, f"{group}.queues": str(len(lists))}
-        )
+        maximums = {group: online, f"{group}.queues": str(len(lists))}
+        return DeviceSettings({group: value}, maximums)
 
 
 def _cpu_list(mask: str) -> str:

@@ -17,20 +17,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Optional
 
-from neuca_tools.backends import wire
+from neuca_tools.backends import routing, wire
 from neuca_tools.backends.kernel_state import ADDRESS, BROADCAST, FLAGS, LOCAL, PEER, PROTOCOL
-from neuca_tools.backends.routing import (
-    CACHE,
-    EXPIRES,
-    FAMILIES,
-    HEAD,
-    MULTIPATH,
-    NEXT_HOP,
-    NEXT_HOP_ID,
-    ONLINK,
-    OUTPUT,
-    SOURCE,
-)
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import as_apply_error
 from neuca_tools.model import Address, Host
@@ -53,14 +41,15 @@ def add_address(index: int, address: Address, flags: int) -> None:
     The kernel ignores the mark before Linux 5.18.
     """
     network, packed = address.network, address.ip.packed
-    head = ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
-    # The same for both ends: we set no addresses of point-to-point links.
-    parts = [head, wire.encode_attribute(LOCAL, packed), wire.encode_attribute(PEER, packed)]
-    broadcast = broadcast_of(network)
-    if broadcast is not None:
-        parts.append(wire.encode_attribute(BROADCAST, broadcast.packed))
-    parts.append(wire.encode_number(FLAGS, flags))
-    parts.append(wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])))
+    family, broadcast = routing.FAMILIES[address.version], broadcast_of(network)
+    parts = [
+        ADDRESS.pack(family, network.prefixlen, flags & 0xFF, 0, index),
+        # The same for both ends: we set no addresses of point-to-point links.
+        *(wire.encode_attribute(kind, packed) for kind in (LOCAL, PEER)),
+        wire.encode_attribute(BROADCAST, broadcast.packed) if broadcast else b"",
+        wire.encode_number(FLAGS, flags),
+        wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])),
+    ]
     _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
 
 
@@ -83,7 +72,7 @@ def _restored_address(index: int, message: bytes, elapsed: float, extra: int) ->
     parts = [ADDRESS.pack(family, length, flags | extra, scope, index)]
     for kind, value in wire.parse_attributes(message[ADDRESS.size :]):
         if kind == FLAGS:
-            parts.append(wire.encode_number(kind, wire.decode_integer(value) | extra))
+            value = struct.pack("=I", wire.decode_integer(value) | extra)
         elif kind == _LIFETIMES:
             preferred, valid, *_ = (
                 seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
@@ -91,15 +80,14 @@ def _restored_address(index: int, message: bytes, elapsed: float, extra: int) ->
             )
             if not valid:
                 return None
-            parts.append(wire.encode_attribute(kind, _CACHE.pack(preferred, valid, 0, 0)))
-        else:
-            parts.append(wire.encode_attribute(kind, value))
+            value = _CACHE.pack(preferred, valid, 0, 0)
+        parts.append(wire.encode_attribute(kind, value))
     return b"".join(parts)
 
 
 def source_of(message: bytes) -> Optional[Host]:
     """The preferred source address of a route, if it has one."""
-    source = wire.Attributes(message[HEAD.size :]).bytes(SOURCE)
+    source = wire.Attributes(message[routing.HEAD.size :]).bytes(routing.SOURCE)
     return ip_address(source) if source else None
 
 
@@ -121,22 +109,22 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
     some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
     whatever device.
     """
-    *head, flags = HEAD.unpack_from(message)
-    parts, hops = [HEAD.pack(*head, flags & ONLINK)], [b""]
-    for kind, value in wire.parse_attributes(message[HEAD.size :]):
-        if kind == OUTPUT:
+    *head, flags = routing.HEAD.unpack_from(message)
+    parts, hops = [routing.HEAD.pack(*head, flags & routing.ONLINK)], [b""]
+    for kind, value in wire.parse_attributes(message[routing.HEAD.size :]):
+        if kind == routing.OUTPUT:
             index = wire.decode_integer(value)
             parts.append(wire.encode_number(kind, indexes.get(index, index)))
-        elif kind == MULTIPATH:
+        elif kind == routing.MULTIPATH:
             rebound = list(_rebound_next_hops(value, indexes))
-            joined = [b"".join(rebound)] if head[0] == FAMILIES[4] else rebound
-            hops = [wire.encode_attribute(MULTIPATH, hop) for hop in joined]
-        elif kind == CACHE:
+            joined = [b"".join(rebound)] if head[0] == routing.FAMILIES[4] else rebound
+            hops = [wire.encode_attribute(routing.MULTIPATH, hop) for hop in joined]
+        elif kind == routing.CACHE:
             lifetime = _restored_lifetime(value, elapsed)
             if lifetime is None:
                 return
             parts.append(lifetime)
-        elif kind != NEXT_HOP_ID:
+        elif kind != routing.NEXT_HOP_ID:
             parts.append(wire.encode_attribute(kind, value))
     for hop in hops:
         yield b"".join((*parts, hop))
@@ -144,7 +132,7 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
 
 def _restored_lifetime(cache: bytes, elapsed: float) -> Optional[bytes]:
     """What is left of a lifetime, as an attribute; None for a route that has expired."""
-    (expires,) = EXPIRES.unpack_from(cache)
+    (expires,) = routing.EXPIRES.unpack_from(cache)
     if not expires:
         return b""
     left = math.ceil(expires / _TICKS - elapsed)
@@ -153,10 +141,11 @@ def _restored_lifetime(cache: bytes, elapsed: float) -> Optional[bytes]:
 
 def _rebound_next_hops(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
     """The next hops of a route with several, with these indexes of their devices."""
+    next_hop = routing.NEXT_HOP
     while data:
-        length, flags, hops, index = NEXT_HOP.unpack_from(data)
-        head = NEXT_HOP.pack(length, flags & ONLINK, hops, indexes.get(index, index))
-        yield head + data[NEXT_HOP.size : length + -length % 4]
+        length, flags, hops, index = next_hop.unpack_from(data)
+        head = next_hop.pack(length, flags & routing.ONLINK, hops, indexes.get(index, index))
+        yield head + data[next_hop.size : length + -length % 4]
         data = data[length + -length % 4 :]
 
 

@@ -46,12 +46,9 @@ class Resolved(Service):
             settings = {}
             for index in indexes:
                 own = (domain[1:] for domain in domains if domain[0] == index)
-                search = (f"~{name}" if only_routes else str(name) for name, only_routes in own)
-                values = {
-                    "nameservers": self._servers_of(index, servers),
-                    "search": _joined_words(search),
-                }
-                settings[index] = DeviceSettings(values)
+                search = _joined_words(f"~{name}" if routes else str(name) for name, routes in own)
+                nameservers = self._servers_of(index, servers)
+                settings[index] = DeviceSettings({"nameservers": nameservers, "search": search})
             return settings
         except ManagerError as error:
             return {index: missing_groups(groups, error.text) for index in indexes}
@@ -95,11 +92,7 @@ class Resolved(Service):
         self._call_manager("SetLinkDomains", "ia(sb)", index, entries)
 
     def _servers_of(self, index: int, entries: Any) -> str:
-        servers = [
-            str(ip_address(bytes(link_entry[2])))
-            for link_entry in entries
-            if link_entry[0] == index
-        ]
+        servers = [str(ip_address(bytes(entry[2]))) for entry in entries if entry[0] == index]
         if servers and self._is_default(index):
             servers.append(DEFAULT_ROUTE)
         return _joined_words(servers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
@@ -53,10 +54,8 @@ _MTU, _ADVMSS = 2, 8
 # FRA_*; FRA_L3MDEV is a whole table of its own.
 _RULE_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK = 1, 2, 6, 10, 14, 15, 16
 _SUPPRESS_GROUP, _RULE_PROTOCOL = 13, 21
-_KNOWN = {_RULE_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK} | {
-    _SUPPRESS_GROUP,
-    _RULE_PROTOCOL,
-}
+_KNOWN = {_RULE_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK}
+_KNOWN |= {_SUPPRESS_GROUP, _RULE_PROTOCOL}
 _LOOKUP, _INVERT = 1, 2  # FR_ACT_TO_TBL, FIB_RULE_INVERT
 ONLINK = 4  # RTNH_F_ONLINK
 _CLONED = 0x200  # RTM_F_CLONED: an entry of the cache of IPv6
@@ -73,44 +72,33 @@ _Objects = Mapping[int, tuple[tuple[int, Optional[Host]], ...]]
 _MISSING = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
 # `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), no IPv6.
-_NO_ROUTE = (
-    errno.ENETUNREACH,
-    errno.EHOSTUNREACH,
-    errno.EACCES,
-    errno.EINVAL,
-    errno.EOPNOTSUPP,
-    errno.EAFNOSUPPORT,
-)
+_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL, *_MISSING)
 
 
 def read_routing(kernel: wire.Socket) -> dict[str, Any]:
     """The fields of `World` that concern routes, rules and routers. Raises OSError."""
     # Those of the local table, several for each address, are passed over unparsed.
-    bodies, objects = _dump_family(kernel, GET_ROUTE, keep=_is_relevant), _read_objects(kernel)
+    bodies, objects = _dump(kernel, GET_ROUTE, keep=_is_relevant), _read_objects(kernel)
     seen = dict.fromkeys(route for body in bodies for route in parse_routes(body, objects))
     is_ours = attrgetter("is_ours")
     return {
         "routes": tuple(filter(_is_main, sorted(seen, key=is_ours))),
         "other_routes": tuple(filterfalse(_is_main, sorted(seen, key=is_ours, reverse=True))),
-        "rules": tuple(
-            rule for body in _dump_family(kernel, GET_RULE) for rule in parse_rules(body)
-        ),
+        "rules": tuple(rule for body in _dump(kernel, GET_RULE) for rule in parse_rules(body)),
         "routers": _read_routers(kernel),
     }
 
 
-def _dump_family(
-    kernel: wire.Socket, kind: int, version: int = 0, keep: Callable[[bytes], bool] = bool
+def _dump(
+    kernel: wire.Socket,
+    kind: int,
+    version: int = 0,
+    keep: Callable[[bytes], bool] = bool,
+    head_size: int = HEAD.size,
 ) -> list[bytes]:
     """The answers to a dump of one family, 0 for all; empty if the kernel has none of it."""
-    return _dump(kernel, kind, HEAD.pack(FAMILIES.get(version, 0), *[0] * 8), keep)
-
-
-def _dump(
-    kernel: wire.Socket, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool
-) -> list[bytes]:
     try:
-        return kernel.dump(kind, payload, keep)
+        return kernel.dump(kind, bytes([FAMILIES.get(version, 0)]).ljust(head_size, b"\0"), keep)
     except OSError as error:
         if error.errno in _MISSING:
             return []
@@ -118,12 +106,12 @@ def _dump(
 
 
 def _read_routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
-    routers_by_index: dict[int, list[Host]] = {}
-    for body in _dump_family(kernel, GET_NEIGHBOUR, 6, _is_router):
+    routers_by_index = defaultdict[int, list[Host]](list)
+    for body in _dump(kernel, GET_NEIGHBOUR, 6, _is_router):
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(body)
         host = ip_address(wire.Attributes(body[_NEIGHBOUR.size :]).bytes(_NEIGHBOUR_ADDRESS))
         if host.is_link_local:
-            routers_by_index.setdefault(index, []).append(host)
+            routers_by_index[index].append(host)
     return {index: tuple(sorted(hosts, key=int)) for index, hosts in routers_by_index.items()}
 
 
@@ -234,7 +222,7 @@ def _read_objects(kernel: wire.Socket) -> _Objects:
     A route that names one need not repeat them (sysctl net.ipv4.nexthop_compat_mode).
     """
     objects, groups = dict[int, tuple[tuple[int, Optional[Host]], ...]](), dict[int, bytes]()
-    for body in _dump(kernel, GET_NEXT_HOP, bytes(_OBJECT_SIZE)):
+    for body in _dump(kernel, GET_NEXT_HOP, head_size=_OBJECT_SIZE):
         values = wire.Attributes(body[_OBJECT_SIZE:])
         number, via = values.number(_OBJECT_ID), _host_or_none(values.bytes(_OBJECT_GATEWAY))
         objects[number] = ((values.number(_OBJECT_OUTPUT), via),)
@@ -293,12 +281,8 @@ def route_arguments(route: Route) -> dict[str, Any]:
             {"oif": index, "gateway": _host_text(via), "flags": flags} for index, via in hops
         ]
         return arguments
-    return {
-        **arguments,
-        "gateway": _host_text(route.via),
-        "oif": route.index or None,
-        "flags": flags,
-    }
+    own = {"gateway": _host_text(route.via), "oif": route.index or None, "flags": flags}
+    return {**arguments, **own}
 
 
 def _host_text(host: Optional[Host]) -> Optional[str]:
@@ -340,7 +324,7 @@ def _network_text(data: Optional[bytes], length: int) -> str:
 def has_rule(rule: Rule) -> bool:
     """Whether exactly this rule exists as one of ours. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
-        bodies = _dump_family(kernel, GET_RULE, rule.family)
+        bodies = _dump(kernel, GET_RULE, rule.family)
     return SeenRule(rule, ROUTE_PROTOCOL) in [seen for body in bodies for seen in parse_rules(body)]
 
 

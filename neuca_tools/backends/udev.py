@@ -107,12 +107,8 @@ def await_empty_queue(seconds: float) -> None:
     program = shutil.which("udevadm", path=_PROGRAMS)
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                [program, "settle", f"--timeout={int(seconds)}"],
-                check=False,
-                timeout=seconds + 1,
-                stdin=subprocess.DEVNULL,
-            )
+            settle = [program, "settle", f"--timeout={int(seconds)}"]
+            subprocess.run(settle, check=False, timeout=seconds + 1, stdin=subprocess.DEVNULL)
 
 
 def announce_interfaces(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
@@ -166,18 +162,18 @@ def volume_numbers() -> list[str]:
     """The numbers (`major:minor`) of config drives and NoCloud volumes. Raises ObserveError."""
     if not (_TAGS / VOLUME_TAG).is_dir():
         return []
-    pyudev = _import_pyudev("asked udev for volumes")
+    what = "asked udev for volumes"
+    pyudev = _import_pyudev(what)
     # A device keeps its tag when its label changes, so the label is checked too.
     try:
         tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
-        numbers = [
+        return [
             f"{device.properties['MAJOR']}:{device.properties['MINOR']}"
             for device in tagged
             if str(device.properties.get("ID_FS_LABEL", "")).lower() in VOLUME_LABELS
         ]
     except OSError as error:
-        raise ObserveError(f"asked udev for volumes: {error.strerror}") from error
-    return numbers
+        raise ObserveError(f"{what}: {error.strerror}") from error
 
 
 def _network_namespace(process: str) -> str:
@@ -206,7 +202,6 @@ def _import_pyudev(what: str) -> Any:
         # For the daemon and for volumes only; it saves 16 ms of a pass.
         import pyudev
     except ImportError as error:
-        raise ObserveError(
-            f'{what}: the Python module "pyudev" cannot be imported: {error}'
-        ) from error
+        text = f'{what}: the Python module "pyudev" cannot be imported: {error}'
+        raise ObserveError(text) from error
     return pyudev

@@ -109,9 +109,7 @@ class Socket(AbstractContextManager["Socket"]):
     """
 
     def __init__(self, protocol: int, *, strict: bool = False) -> None:
-        self._socket = socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
-        )
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self._socket.settimeout(_ANSWER_SECONDS)
         for option in (_CAP_ACK, _EXT_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)
@@ -154,9 +152,8 @@ class Socket(AbstractContextManager["Socket"]):
         """The payloads, and whether the dump was interrupted."""
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
-        self._socket.send(
-            _HEADER.pack(_HEADER.size + len(payload), kind, flags, self._sequence, 0) + payload
-        )
+        size = _HEADER.size + len(payload)
+        self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + payload)
         answers: list[bytes] = []
         interrupted = False
         while True:
@@ -191,11 +188,9 @@ def _raise_kernel_error(what: int, body: bytes, flags: int) -> None:
     if what == _ERROR and len(body) < _CODE.size:
         raise truncated_error("the error number")
     code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
-    if not code:
-        return
-    text = os.strerror(code)
-    message = _kernel_message(body, flags)
-    raise OSError(code, f"{text} ({message})" if message not in ("", text) else text)
+    if code:
+        text, message = os.strerror(code), _kernel_message(body, flags)
+        raise OSError(code, f"{text} ({message})" if message not in ("", text) else text)
 
 
 def _kernel_message(body: bytes, flags: int) -> str:

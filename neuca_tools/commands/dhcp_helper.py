@@ -175,7 +175,7 @@ def _is_lost(reason: str, environment: Mapping[str, str], place: Path) -> bool:
     restart or a loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2; RFC 8415,
     18.2.3).
     """
-    ends = dhcplease.addresses_of_lease(dhcplease.read_lease(place))
+    ends = dhcplease.read_lease(place).addresses
     host = dhcplease.lost_address(environment)
     if host is not None and f"{host}/128" not in ends:
         return False
@@ -193,7 +193,7 @@ def _unexpired_lease(
     """
     earlier = {name.replace("old_", "new_", 1): environment[name] for name in environment}
     lease = _read_lease(earlier, request)
-    ends, now = dhcplease.addresses_of_lease(dhcplease.read_lease(place)), int(time.time())
+    ends, now = dhcplease.read_lease(place).addresses, int(time.time())
     if lease is None or not all(str(timed.address) in ends for timed in lease.addresses):
         return None
     left = {text: end - now if end else dhcplease.FOR_EVER for text, end in ends.items()}

@@ -45,9 +45,8 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
     try:
         failed, ignored = json.loads(own_end.recv(MAX_RESULT_BYTES))  # the user may have forged it
     except (OSError, ValueError, TypeError, RecursionError):
-        raise ApplyError(
-            "the child that edits them ended without a result, or took too long"
-        ) from None
+        text = "the child that edits them ended without a result, or took too long"
+        raise ApplyError(text) from None
     finally:
         own_end.close()
         with suppress(ProcessLookupError):

@@ -25,7 +25,6 @@ FORMAT_SECONDS = 3600.0  # the disk may be large, and is behind a network
 EDGE_BYTES = 1 << 20  # at the start and at the end of a disk, which have to be readable
 BLKID_NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
 
-
 # Nothing is mounted at or below SYSTEM, where the contents of a disk would replace programs and
 # configuration of the host, nor at SHARED, where they would hide the state of the host.
 SYSTEM = (
@@ -54,22 +53,12 @@ def read_signatures(device: Path) -> dict[str, str]:
     """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"read the contents of {device}"
     _check_readable(device)
-    output = programs.run_program(
-        what,
-        ["blkid", "--probe", "--output", "export", str(device)],
-        INSPECT_SECONDS,
-        accepted=(0, BLKID_NOTHING),
-    )
-    value_by_name = dict(
-        line.split("=", 1)
-        for line in output.splitlines()
-        if "=" in line and not line.startswith("DEVNAME=")
-    )
-    types = programs.run_program(
-        what,
-        ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)],
-        INSPECT_SECONDS,
-    ).split()
+    blkid = ["blkid", "--probe", "--output", "export", str(device)]
+    output = programs.run_program(what, blkid, INSPECT_SECONDS, accepted=(0, BLKID_NOTHING))
+    value_by_name = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    value_by_name.pop("DEVNAME", None)
+    wipefs = ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)]
+    types = programs.run_program(what, wipefs, INSPECT_SECONDS).split()
     if not value_by_name and types:
         return {"TYPE": types[0]}
     return value_by_name
@@ -85,23 +74,14 @@ def _check_readable(device: Path) -> None:
 
 
 def partitions_text(name: str) -> str:
-    """The partitions of the disk with this kernel name, in words; empty if it has none.
-
-    Raises ObserveError.
-    """
-    parts = [
-        part
-        for part in readable_names_in(SYSFS / name)
-        if (SYSFS / name / part / "partition").exists()
-    ]
+    """The partitions of a disk in words, empty if it has none. Raises ObserveError."""
+    disk = SYSFS / name
+    parts = [part for part in readable_names_in(disk) if (disk / part / "partition").exists()]
     return f"it has partitions ({', '.join(parts)})" if parts else ""
 
 
 def in_use(name: str) -> str:
-    """What uses the disk or a part of it, in words; empty if nothing.
-
-    Raises ApplyError, ObserveError.
-    """
+    """What uses a disk or a part of it; empty if nothing does. Raises ApplyError, ObserveError."""
     holders = readable_names_in(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
@@ -190,11 +170,7 @@ def unmount(mount_point: str) -> None:
 def check_mount_point(mount_point: str) -> str:
     """The path without symbolic links. Raises RefusedError for a directory of the system."""
     real = Path(os.path.realpath(mount_point))
-    system = [Path("/", name) for name in SYSTEM]
-    if real in SHARED or any(
-        directory == real or directory in real.parents for directory in system
-    ):
-        raise RefusedError(
-            f"nothing is mounted at {mount_point}: {real} is a directory of the system"
-        )
+    if real in SHARED or not {real, *real.parents}.isdisjoint(Path("/", name) for name in SYSTEM):
+        what = f"nothing is mounted at {mount_point}"
+        raise RefusedError(f"{what}: {real} is a directory of the system")
     return str(real)

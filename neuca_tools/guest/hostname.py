@@ -37,16 +37,13 @@ def apply_hostname(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
         yield Finding("ok", f'the host name is "{name}"{suffix}', "name")
     except ApplyError as error:
         yield Finding("failed", error.text, "name", needs_retry=True)
-    lines = []
-    if config.set_loopback_hostname:
-        lines = hosts_lines(name, str(config.loopback_address))
+    address = str(config.loopback_address)
+    lines = hosts_lines(name, address) if config.set_loopback_hostname else []
     blocks.edit_file(config.hosts_file, lines, (version1.HOSTS_BEGIN, version1.HOSTS_END))
 
 
 def set_hostname(name: str, file: Path = FILE) -> bool:
-    """Set the host name now and for the next boot.
-
-    Returns whether it was changed. Raises ApplyError.
+    """Set the host name now and for the next boot; returns whether it changed. Raises ApplyError.
 
     Without hostnamed, or if it fails, the name is set and the file written directly.
     """

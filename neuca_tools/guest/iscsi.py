@@ -77,19 +77,15 @@ def portal_text(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
 
 
 def set_initiator_name(iqn: str) -> None:
-    """Set the initiator name. Sessions that exist keep the old one.
-
-    Raises ApplyError, ObserveError.
-    """
+    """Set the initiator name, for new sessions. Raises ApplyError, ObserveError."""
     content = f"InitiatorName={iqn}\n".encode()
     lines = [line.strip() for line in (observed_content(INITIATOR) or b"").splitlines()]
     if [line for line in lines if line and not line.startswith(b"#")] == [content.strip()]:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
     if programs.SYSTEMD_DIRECTORY.is_dir():
-        programs.run_program(
-            "restart iscsid", ["systemctl", "try-restart", "iscsid.service"], ISCSIADM_SECONDS
-        )
+        restart = ["systemctl", "try-restart", "iscsid.service"]
+        programs.run_program("restart iscsid", restart, ISCSIADM_SECONDS)
     elif Path("/etc/init.d/iscsid").exists():
         programs.run_program("restart iscsid", ["/etc/init.d/iscsid", "restart"], ISCSIADM_SECONDS)
 
@@ -167,10 +163,7 @@ def record_paths(target: Target) -> list[Path]:
     paths: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
-            if place.is_dir():
-                paths += [path for path in sorted(place.iterdir()) if path.is_file()]
-            else:
-                paths.append(place)
+            paths += sorted(filter(Path.is_file, place.iterdir())) if place.is_dir() else [place]
     return paths
 
 
@@ -199,11 +192,8 @@ def find_session(target: Target) -> Optional[Path]:
         number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
         if text_of(place / "targetname") == target.name and any(
-            (
-                text_of(connection / "persistent_address").strip("[]"),
-                text_of(connection / "persistent_port"),
-            )
-            == (target.ip, str(target.port))
+            text_of(connection / "persistent_address").strip("[]") == target.ip
+            and text_of(connection / "persistent_port") == str(target.port)
             for connection in connections
         ):
             return place
@@ -229,7 +219,6 @@ def wait_for_disk(target: Target, lun: int) -> str:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
-    programs.run_program(
-        "wait for udev", ["udevadm", "settle", "--timeout=10"], DISK_SECONDS, accepted=(0, 1)
-    )
+    settle = ["udevadm", "settle", "--timeout=10"]
+    programs.run_program("wait for udev", settle, DISK_SECONDS, accepted=(0, 1))
     return name

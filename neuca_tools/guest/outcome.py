@@ -20,8 +20,7 @@ from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import file_exists, read_state
-from neuca_tools.state.store import save_state as write
+from neuca_tools.state.store import file_exists, read_state, save_state
 from neuca_tools.status.judge import EXIT_CODES, Status
 
 log = logging.getLogger("neuca")
@@ -57,11 +56,8 @@ class Outcome(NamedTuple):
 
     def with_finding(self, finding: Finding) -> Outcome:
         """With this finding added, in place of any other about the same subject."""
-        others = tuple(
-            earlier
-            for earlier in self.findings
-            if not finding.subject or earlier.subject != finding.subject
-        )
+        subject = finding.subject
+        others = (other for other in self.findings if not subject or other.subject != subject)
         return self._replace(findings=(*others, finding)[-MAX_FINDINGS:])
 
     def ended(self) -> Outcome:
@@ -90,7 +86,7 @@ def file_names() -> list[str]:
 
 def save_outcome(directory: Path, outcome: Outcome) -> None:
     """Raises ApplyError."""
-    write(directory, file_name(outcome.feature), outcome.to_json(), 0o644)
+    save_state(directory, file_name(outcome.feature), outcome.to_json(), 0o644)
 
 
 def forget_outcome(directory: Path, feature: str) -> None:
@@ -121,10 +117,8 @@ def request_run(config: Config, intake: Intake) -> None:
     if document is None or stored is None:
         return
     # What a feature has recorded is removed once it is no longer requested.
-    is_asked = any(
-        feature.is_on(config) and feature.is_requested(config, document)
-        for feature in FEATURES.values()
-    )
+    features = (feature for feature in FEATURES.values() if feature.is_on(config))
+    is_asked = any(feature.is_requested(config, document) for feature in features)
     has_work = is_asked or any(config.state_directory.glob(RECORDS))
     if not has_work or _is_run_requested(directory, stored.sha256):
         return

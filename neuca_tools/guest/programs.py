@@ -52,9 +52,8 @@ def run_program(
     try:
         done = _run_command([program, *command[1:]], timeout_seconds, stdin)
     except subprocess.TimeoutExpired:
-        raise ApplyError(
-            f"{purpose}: {command[0]} took longer than {timeout_seconds:g} s, and was killed"
-        ) from None
+        text = f"{command[0]} took longer than {timeout_seconds:g} s, and was killed"
+        raise ApplyError(f"{purpose}: {text}") from None
     except OSError as error:
         cause = os.strerror(error.errno or 0)
         raise ApplyError(f"{purpose}: run {program}: {cause}", error.errno or 0) from error

@@ -26,12 +26,8 @@ log = logging.getLogger("neuca")
 
 LOCK = "guest.lock"  # in the run directory
 RETRY_SECONDS = 30.0  # as RestartSec= of neuca-guest.service
-_LEVELS = {  # methods of a Logger
-    "failed": "error",
-    "refused": "warning",
-    "pending": "info",
-    "ok": "info",
-}
+# Methods of a Logger, by state.
+_LEVELS = {"failed": "error", "refused": "warning", "pending": "info", "ok": "info"}
 
 # Each does what the document requests and is not done yet, and yields findings as it goes. A
 # NeucaError that it raises becomes a finding as well, to be tried again.

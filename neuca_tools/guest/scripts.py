@@ -49,9 +49,8 @@ def script_files(config: Config, script: Script) -> ScriptFiles:
     digest = sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:MAX_NAME_CHARACTERS]}-{digest}"
     directory = config.state_directory / SCRIPTS
-    return ScriptFiles(
-        directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log"
-    )
+    output = config.log_directory / f"script-{name}.log"
+    return ScriptFiles(directory / name, directory / f"{name}.json", output)
 
 
 def _ordered_scripts(guest: Guest) -> list[tuple[Script, ScriptFiles]]:
@@ -63,9 +62,8 @@ def _ordered_scripts(guest: Guest) -> list[tuple[Script, ScriptFiles]]:
 def script_findings(guest: Guest, unfinished: str = "waiting") -> Iterator[Finding]:
     """How each script ended, or the text `unfinished` for one that did not; nothing is run."""
     for script, files in _ordered_scripts(guest):
-        yield _end_finding(guest.config, script, files) or Finding(
-            "pending", f"{script.name}: {unfinished}", script.name
-        )
+        waiting = Finding("pending", f"{script.name}: {unfinished}", script.name)
+        yield _end_finding(guest.config, script, files) or waiting
 
 
 def run_scripts(guest: Guest) -> Iterator[Finding]:
@@ -126,36 +124,24 @@ def _start_script(config: Config, script: Script, files: ScriptFiles, started: s
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
     save_state(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)
-    command = [
-        sys.executable,
-        "-m",
-        f"{__package__}.supervisor",
-        *map(str, (files.body, files.output, files.mark)),
-        f"{config.script_timeout:g}",
-    ]
-    if (
-        config.managers == "auto"
-        and programs.SYSTEMD_DIRECTORY.is_dir()
-        and programs.find_program("systemd-run")
-    ):
+    places, seconds = map(str, (files.body, files.output, files.mark)), config.script_timeout
+    command = [sys.executable, "-m", f"{__package__}.supervisor", *places, f"{seconds:g}"]
+    has_systemd = config.managers == "auto" and programs.SYSTEMD_DIRECTORY.is_dir()
+    if has_systemd and programs.find_program("systemd-run"):
         name = files.body.name
         unit = [f"--unit=neuca-script-{name}", f"--description=NEuca: {name}", "--", *command]
         try:
-            return programs.run_program(
-                script.name, [*SYSTEMD_RUN, *unit], config.script_timeout + MARGIN_SECONDS
-            )
+            systemd_run = [*SYSTEMD_RUN, *unit]
+            return programs.run_program(script.name, systemd_run, seconds + MARGIN_SECONDS)
         except ApplyError as error:
             return error.text
     # The agent's standard output may be a log that others read, or that collect-logs packs.
     import subprocess
 
     try:
+        null = subprocess.DEVNULL
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
+            command, stdin=null, stdout=null, cwd="/", start_new_session=True
         )
     except OSError as error:
         return f"run {sys.executable}: {error.strerror}"

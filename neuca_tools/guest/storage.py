@@ -145,9 +145,8 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
     if not has_session:
         iscsi.create_record(target, tag)
     if any(disk.ours and disk.where == target for disk in record.known.values()):
-        iscsi.write_credentials(
-            target, (storage.chap_user, storage.chap_secret), storage.mutual_chap
-        )
+        chap = (storage.chap_user, storage.chap_secret)
+        iscsi.write_credentials(target, chap, storage.mutual_chap)
     if not has_session:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks_by_lun(target):
@@ -213,19 +212,14 @@ def _check_mountable(
     """
     mount_point, kind = storage.mount_point, signatures.get("TYPE", "")
     if not signatures:
-        why = (
-            "the document specifies no type"
-            if storage.format
-            else "the document does not request formatting"
-        )
-        raise RefusedError(f"{node} contains no file system, and {why}")
+        why = "specifies no type" if storage.format else "does not request formatting"
+        raise RefusedError(f"{node} contains no file system, and the document {why}")
     if mounted_at:
         raise RefusedError(f"{node} is mounted at {mounted_at[0]} instead of {mount_point}")
     if storage.fs_type and kind != storage.fs_type:
         carries = kind or signatures.get("PTTYPE", "something else")
-        raise RefusedError(
-            f'{node} contains "{carries}" instead of "{storage.fs_type}": it is left alone'
-        )
+        what = f'{node} contains "{carries}" instead of "{storage.fs_type}"'
+        raise RefusedError(f"{what}: it is left alone")
     real = os.path.realpath(mount_point)
     if any(mount.mount_point == real for mount in blockdev.read_mounts()):
         raise RefusedError(f"another file system is mounted at {mount_point}")

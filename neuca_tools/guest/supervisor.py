@@ -129,9 +129,7 @@ def _start_script(body: Path, pipe: int) -> subprocess.Popen[bytes]:
 
 def _start_copier(output: Path) -> tuple[int, int]:
     """Start a child that copies a pipe to a file and to stdout; returns its pidfd and the pipe."""
-    file = os.open(
-        output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

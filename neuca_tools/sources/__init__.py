@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Optional, cast
 
@@ -87,8 +88,7 @@ class _UnknownCloud(Source):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(
-            "the firmware (DMI) names no supported cloud, "
-            "so no well-known address is queried; "
+            "the firmware (DMI) names no supported cloud, so no well-known address is queried; "
             'set "platform = any" in [metadata] to query them anyway'
         )
 
@@ -164,9 +164,8 @@ def fetch_path(
     from neuca_tools.sources.race import first_answer
 
     if not re.fullmatch(r"/[!-~]*", path):
-        raise UsageError(
-            f'bad metadata path "{path}": it must be printable ASCII and begin with "/"'
-        )
+        what = f'bad metadata path "{path}"'
+        raise UsageError(f'{what}: it must be printable ASCII and begin with "/"')
     vouched = tuple(outlet for outlet in surroundings.outlets if outlet.is_vouched)
     sources = _make_sources([spec], surroundings._replace(outlets=vouched))
     answer = first_answer(
@@ -212,9 +211,8 @@ def detected_cloud(specs: Sequence[SourceSpec], surroundings: Surroundings) -> s
 
 def _make_sources(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
     cloud = detected_cloud(specs, surroundings)
-    made = [
-        _KINDS[spec.kind].make(spec.argument, surroundings) for spec in _unique_specs(specs, cloud)
-    ]
+    unique = _unique_specs(specs, cloud)
+    made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in unique]
     if cloud == _UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
         made.append(_UnknownCloud())
     if all(source.local for source in made):
@@ -228,10 +226,8 @@ def _unique_specs(specs: Sequence[SourceSpec], cloud: str = _ANY) -> list[Source
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     kinds = _LOCAL | _SERVICES_BY_CLOUD.get(cloud, frozenset())
     auto = [SourceSpec(kind) for kind in _AUTO if kind in kinds]
-    unique: dict[SourceSpec, None] = {}
-    for spec in specs:
-        unique.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
-    return list(unique)
+    expanded = (auto if spec.kind == "auto" else [spec] for spec in specs)
+    return list(dict.fromkeys(chain.from_iterable(expanded)))
 
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:

@@ -19,21 +19,13 @@ from typing import NamedTuple, Optional, Protocol
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model.machine import MetadataService, Outlet
 
-BODY_LIMIT = 1 << 20
-"""Bytes accepted from any source, before decompression."""
-
-
+BODY_LIMIT = 1 << 20  # bytes accepted from any source, before decompression
+# Paths of the EC2 tree; each is the end of a key in a session under which its value is cached.
 INSTANCE_ID = "/latest/meta-data/instance-id"
 NICS = "/latest/meta-data/network/interfaces/macs/"
-"""Paths of the EC2 tree; each is the end of a key in a session under which its value is cached."""
-
 RUN_DIRECTORY = Path("/run/neuca")
 _HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@\s]+))"
 _BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
-
-
-class SourceTimeoutError(SourceError):
-    """A source did not answer, or not completely, before the deadline."""
 
 
 class Url(NamedTuple):
@@ -52,8 +44,7 @@ class Url(NamedTuple):
     @property
     def authority(self) -> str:
         """The Host header, without the zone, which means nothing to the server (RFC 6874, 1)."""
-        bare = self.address.partition("%")[0]
-        return self._with_port(bare)
+        return self._with_port(self.address.partition("%")[0])
 
     def __str__(self) -> str:
         return f"http://{self._with_port(self.address)}{self.prefix}"
@@ -133,10 +124,7 @@ class Deadline(NamedTuple):
         return self.end - time.monotonic()
 
     def wait(self, descriptor: int, event: int) -> bool:
-        """Whether an event (select.POLLIN, …) comes in time.
-
-        Raises SourceError if no response is needed any more.
-        """
+        """Whether an event (select.POLLIN, …) comes in time. Raises SourceError after `stop`."""
         ready = select.poll()
         ready.register(descriptor, event)
         if self.stop is not None:
@@ -185,13 +173,8 @@ class Session(NamedTuple):
 
     def without_trees(self) -> Session:
         """This session without what is cached of the trees, so that it is read again."""
-        return Session(
-            {
-                service: token
-                for service, token in self.tokens.items()
-                if not service.endswith((INSTANCE_ID, NICS))
-            }
-        )
+        ends = (INSTANCE_ID, NICS)
+        return Session({key: token for key, token in self.tokens.items() if not key.endswith(ends)})
 
     def joined(self, other: Session) -> Session:
         """The union of both sessions; `other` takes precedence."""
@@ -247,10 +230,8 @@ class Source(Protocol):
     """
 
     name: str
-    local: bool = True
-    """Whether it never uses the network, and so answers at once."""
-    outlet: Optional[Outlet] = None
-    """The interface through which its requests go."""
+    local: bool = True  # it never uses the network, and so answers at once
+    outlet: Optional[Outlet] = None  # the interface through which its requests go
 
     @property
     def origin(self) -> Optional[MetadataService]:

@@ -64,7 +64,7 @@ class OpenStack(Service):
 
     kind = "openstack"
     # neutron, "Metadata service"; link-local, so it needs an interface
-    well_known_ipv6 = Url("fe80::a9fe:a9fe")
+    other_urls = (Url("fe80::a9fe:a9fe"),)
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The documents; none without meta_data.json. The other two are optional."""
@@ -113,7 +113,7 @@ class Oracle(_Cloud):
     """`oracle`, or `oracle=URL`: version 2 of the service."""
 
     kind = "oracle"
-    well_known_ipv6 = Url("fd00:c1::a9fe:a9fe")  # cloud-init, DataSourceOracle.py
+    other_urls = (Url("fd00:c1::a9fe:a9fe"),)  # cloud-init, DataSourceOracle.py
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
@@ -130,15 +130,14 @@ class Gce(_Cloud):
     """`gce`, or `gce=URL`. An answer without the service's header is from something else."""
 
     kind = "gce"
-    well_known_ipv6 = Url("fd20:ce::254")
+    other_urls = (Url("fd20:ce::254"),)
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Flavor": "Google"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         response = self.get(_GCE_TREE, deadline)
         if response.headers.get("metadata-flavor") != "Google":
-            raise SourceError(
-                f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
-            )
+            what = f"GET {self.url}{_GCE_TREE}"
+            raise SourceError(f"{what}: the response lacks Metadata-Flavor: Google")
         tree = self.tree(_GCE_TREE, response.body)
         attributes = _mapping_or_empty(tree.get("attributes"))
         data = attributes.get("user-data")

@@ -12,24 +12,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
-from neuca_tools.errors import IncompleteError, SourceError
+from neuca_tools.errors import IncompleteError, SourceError, SourceTimeoutError
 from neuca_tools.model.machine import instance_text
-from neuca_tools.sources.base import (
-    INSTANCE_ID,
-    NICS,
-    Answer,
-    Deadline,
-    Session,
-    SourceTimeoutError,
-    Token,
-    Url,
-)
+from neuca_tools.sources.base import INSTANCE_ID, NICS, Answer, Deadline, Session, Token, Url
 from neuca_tools.sources.service import Service
 
 if TYPE_CHECKING:
@@ -54,14 +46,11 @@ _Read = Callable[[str], Optional[bytes]]
 
 
 class Ec2(Service):
-    """`ec2` at EC2's own addresses, or `ec2=URL`.
-
-    `tokens` begins the names of the two headers for tokens.
-    """
+    """`ec2` at EC2's own addresses, or `ec2=URL`."""
 
     kind = "ec2"
-    well_known_ipv6: Optional[Url] = Url("fd00:ec2::254")
-    tokens = "X-aws-ec2-metadata-token"
+    other_urls: tuple[Url, ...] = (Url("fd00:ec2::254"),)
+    tokens = "X-aws-ec2-metadata-token"  # begins the names of two headers
 
     @property
     def _tree_key(self) -> str:
@@ -76,14 +65,11 @@ class Ec2(Service):
         cache_key = f"{self.session_key}{INSTANCE_ID}"
         token = answer.session.token(cache_key)
         if token is None:
-            try:
-                data = self.metadata(INSTANCE_ID, deadline.share(2), answer.session).data or b""
-            except SourceError:
-                data = b""
-            token = Token(
-                instance_text(self.kind, data.decode("ascii", "replace").strip()),
-                time.monotonic() + _TREE_SECONDS,
-            )
+            text = ""
+            with suppress(SourceError):
+                text = _text(self.metadata(INSTANCE_ID, deadline.share(2), answer.session).data)
+            identity = instance_text(self.kind, text.strip())
+            token = Token(identity, time.monotonic() + _TREE_SECONDS)
         return answer._replace(instance=token.value, session=answer.session.keep(cache_key, token))
 
     def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
@@ -146,9 +132,8 @@ class Ec2(Service):
         leaves = set(LEAVES).intersection(self._listed_text(path, read).split())
         if not leaves:
             raise IncompleteError(f"GET {self.url}{_ROOT}{path}: the response lists nothing known")
-        return {
-            leaf: "\n".join(self._listed_text(path + leaf, read).split()) for leaf in sorted(leaves)
-        }
+        texts = {leaf: self._listed_text(path + leaf, read) for leaf in sorted(leaves)}
+        return {leaf: "\n".join(text.split()) for leaf, text in texts.items()}
 
     def _public_keys(self, read: _Read) -> list[str]:
         """The public keys; their listing has lines such as `0=my-key`. Raises IncompleteError."""
@@ -161,9 +146,8 @@ class Ec2(Service):
     def _demand_absent(self, name: str, words: Sequence[str], read: _Read) -> None:
         """Raise IncompleteError if an item has no words, but the service lists it by this name."""
         if not words and name in _text(read("")).split():
-            raise IncompleteError(
-                f"GET {self.url}{_ROOT}: the service lists {name}, but gives nothing for it"
-            )
+            text = f"the service lists {name}, but gives nothing for it"
+            raise IncompleteError(f"GET {self.url}{_ROOT}: {text}")
 
     def _listed_text(self, path: str, read: _Read) -> str:
         """The text of an item that the service lists. Raises IncompleteError if it has none."""
@@ -171,9 +155,8 @@ class Ec2(Service):
         text = _text(data).strip()
         if not text:
             problem = "HTTP 404" if data is None else "an empty response"
-            raise IncompleteError(
-                f"GET {self.url}{_ROOT}{path}: {problem}, but the service lists it"
-            )
+            what = f"GET {self.url}{_ROOT}{path}"
+            raise IncompleteError(f"{what}: {problem}, but the service lists it")
         return text
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
@@ -187,15 +170,12 @@ class Ec2(Service):
             token = self._new_token(deadline)
             response = self._get(path, token, deadline)
         if response.status not in (200, 404):
-            raise SourceError(
-                f"GET {self.url}{path}: HTTP {response.status}{_refusal_text(response, token)}"
-            )
+            text = f"HTTP {response.status}{_refusal_text(response, token)}"
+            raise SourceError(f"GET {self.url}{path}: {text}")
         return Answer(self.name, response.content, session.keep(self.session_key, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
-        headers = {}
-        if token.value:
-            headers[self.tokens] = token.value
+        headers = {self.tokens: token.value} if token.value else {}
         return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:
@@ -215,12 +195,10 @@ class Ec2(Service):
         path = "/latest/api/token"
         headers = {f"{self.tokens}-ttl-seconds": str(_TOKEN_SECONDS)}
         response = self.request("PUT", path, headers, deadline)
-        if response.status == 403:
-            raise SourceError(
-                f"PUT {self.url}{path}: HTTP 403: the metadata service is disabled for this guest"
-            )
-        if response.status != 200 and response.status not in _NO_TOKENS:
-            raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
+        if response.status not in (200, *_NO_TOKENS):
+            is_disabled = response.status == 403
+            why = ": the metadata service is disabled for this guest" if is_disabled else ""
+            raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}{why}")
         # A service that answers every request with 200 has no tokens either.
         return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
 
@@ -232,7 +210,7 @@ class Alibaba(Ec2):
     """
 
     kind = "alibaba"
-    well_known, well_known_ipv6 = Url("100.100.100.200"), None
+    well_known, other_urls = Url("100.100.100.200"), ()
     tokens = "X-aliyun-ecs-metadata-token"
 
 
@@ -244,6 +222,4 @@ def _refusal_text(response: Response, token: Token) -> str:
     """What HTTP 401 means."""
     if response.status != 401:
         return ""
-    if token.value:
-        return " with a new token"
-    return " without a token, and the service gave none"
+    return " with a new token" if token.value else " without a token, and the service gave none"

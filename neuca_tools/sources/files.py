@@ -116,9 +116,7 @@ def _newest_version(directory: Path) -> Optional[Path]:
         return None
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror}") from error
-    if not name:
-        return None
-    return directory / name
+    return directory / name if name else None
 
 
 def newest_version_name(names: Iterable[str]) -> str:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from neuca_tools import __version__
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, gunzip
-from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, Url
+from neuca_tools.errors import SourceError, SourceTimeoutError
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, Url
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -34,9 +34,7 @@ _HEADER_DEFECTS = (
     email.errors.MisplacedEnvelopeHeaderDefect,
     email.errors.MissingHeaderBodySeparatorDefect,
 )
-NO_HEADERS: Mapping[str, str] = {}
-Peer = Union[Url, Path]
-"""Where a service is: a URL, or the path of a UNIX socket."""
+Peer = Union[Url, Path]  # where a service is: a URL, or the path of a UNIX socket
 
 
 class _NothingYetError(Exception):
@@ -44,10 +42,7 @@ class _NothingYetError(Exception):
 
 
 class Response(NamedTuple):
-    """The status, and the body if it is 200; the bodies of errors are not returned.
-
-    The names of the headers are in lower case.
-    """
+    """The status, and the body if it is 200. The names of the headers are in lower case."""
 
     status: int
     body: bytes = b""
@@ -92,8 +87,7 @@ class BoundedSocket(socket.socket):
     deadline: Deadline
     received = 0
     waits = True
-    stream: Optional[_Stream] = None
-    """None until it is connected."""
+    stream: Optional[_Stream] = None  # None until it is connected
 
     def __init__(self, peer: Peer) -> None:
         """Raises OSError."""
@@ -165,9 +159,8 @@ class _HttpResponse(HTTPResponse):
             super().begin()
         assert isinstance(self.fp, _Stream)
         is_cut_off = self.fp.last_line not in (b"\r\n", b"\n")
-        if is_cut_off or any(
-            isinstance(defect, _HEADER_DEFECTS) for defect in self.headers.defects
-        ):
+        has_defect = any(isinstance(defect, _HEADER_DEFECTS) for defect in self.headers.defects)
+        if is_cut_off or has_defect:
             raise HTTPException("a header is cut off or malformed")
 
     def field(self, name: str) -> Optional[str]:
@@ -224,7 +217,7 @@ class Connection:
         self,
         path: str,
         deadline: Deadline,
-        headers: Mapping[str, str] = NO_HEADERS,
+        headers: Mapping[str, str] = {},
         absent: Collection[int] = (404,),
     ) -> Response:
         """GET a path. Raises SourceError for every status but 200 and those in `absent`."""
@@ -250,9 +243,8 @@ class Connection:
             return self._ask(method, self._url.prefix + path, fields, deadline)
         # http.client raises ValueError for chunks of a negative length.
         except (OSError, HTTPException, ValueError, SourceError) as error:
-            failure = self._source_error(
-                f"{method} {_request_text(self._peer, path)}", error, deadline
-            )
+            what = f"{method} {_request_text(self._peer, path)}"
+            failure = self._source_error(what, error, deadline)
             self.close()
             raise failure from error
 
@@ -279,16 +271,13 @@ class Connection:
         assert isinstance(response, _HttpResponse)
         self._last = response
         if 300 <= response.status < 400:
-            target = (response.field("location") or "nowhere")[:200]
-            raise SourceError(
-                f"HTTP {response.status} leads to {target!r}, and redirects are not followed"
-            )
+            text = f"leads to {(response.field('location') or 'nowhere')[:200]!r}"
+            raise SourceError(f"HTTP {response.status} {text}, and redirects are not followed")
         if response.status != 200:
             return Response(response.status)
         names = {name.lower() for name in response.headers}
-        return Response(
-            200, response.content(), {name: response.field(name) or "" for name in names}
-        )
+        fields = {name: response.field(name) or "" for name in names}
+        return Response(200, response.content(), fields)
 
     def _is_ready(self, connected: BoundedSocket) -> bool:
         """Whether another request can follow: nothing of the last response is left to arrive.

@@ -22,16 +22,8 @@ from neuca_tools.documents.envelope import gunzip
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_yaml
-from neuca_tools.errors import DocumentError, SourceError, UsageError
-from neuca_tools.sources.base import (
-    BODY_LIMIT,
-    Answer,
-    Deadline,
-    Session,
-    Source,
-    SourceTimeoutError,
-    Surroundings,
-)
+from neuca_tools.errors import DocumentError, SourceError, SourceTimeoutError, UsageError
+from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
@@ -73,10 +65,9 @@ class VMware(Source):
         value = self._read(f"guestinfo.{name}", deadline)
         if value is None:
             return None
-        encoding = (self._read(f"guestinfo.{name}.encoding", deadline) or b"").decode(
-            "ascii", "replace"
-        )
-        return _decode_value(f"guestinfo.{name}", value, encoding.strip().lower())
+        encoding = self._read(f"guestinfo.{name}.encoding", deadline) or b""
+        word = encoding.decode("ascii", "replace").strip().lower()
+        return _decode_value(f"guestinfo.{name}", value, word)
 
     def _read(self, key: str, deadline: Deadline) -> Optional[bytes]:
         what = f"info-get {key}"

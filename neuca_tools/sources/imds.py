@@ -19,21 +19,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
-from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources.base import (
-    BODY_LIMIT,
-    Answer,
-    Deadline,
-    Session,
-    Source,
-    SourceTimeoutError,
-    Surroundings,
-)
-
-if TYPE_CHECKING:
-    from neuca_tools.model.machine import Outlet
+from neuca_tools.errors import SourceError, SourceTimeoutError, UsageError
+from neuca_tools.model.machine import Outlet
+from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
 
 _SOCKET = "/run/systemd/io.systemd.InstanceMetadata"
 _INTERFACE = "io.systemd.InstanceMetadata"
@@ -57,11 +47,10 @@ class Imds(Source):
 
     def through_each(self) -> Sequence[Imds]:
         # User-data does not prove which instance it is for, so the NIC has to be trusted.
-        outlets = [
-            outlet for outlet in self.surroundings.outlets if outlet.is_likely and outlet.is_vouched
-        ]
+        outlets = (outlet for outlet in self.surroundings.outlets if outlet.is_likely)
+        vouched = [outlet for outlet in outlets if outlet.is_vouched][:_MAX_NICS]
         # Without any, the request fails with the reason.
-        return [self._at_outlet(outlet) for outlet in outlets[:_MAX_NICS]] or [self]
+        return [self._at_outlet(outlet) for outlet in vouched] or [self]
 
     def _at_outlet(self, outlet: Outlet) -> Imds:
         other = copy(self)
@@ -85,9 +74,8 @@ class Imds(Source):
             request = {"wellKnown": key, "interface": index, "cache": False}
             return _value_in(_call_method(self.path, f"{_INTERFACE}.Get", request, deadline), index)
         except socket.timeout:
-            raise SourceTimeoutError(
-                f"{what}: no complete response within {deadline.budget:g} s"
-            ) from None
+            text = f"{what}: no complete response within {deadline.budget:g} s"
+            raise SourceTimeoutError(text) from None
         except OSError as error:
             raise SourceError(f"{what}: {error.strerror or error}") from error
         except SourceError as error:

@@ -13,20 +13,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
-from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings, parse_url
+from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings, Url, parse_url
 from neuca_tools.sources.files import SEED, Directory, copied_volume, read_document
 from neuca_tools.sources.service import outlets_for
-
-if TYPE_CHECKING:
-    from neuca_tools.sources.http import Connection
 
 # The second is the former name.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
@@ -93,9 +89,8 @@ class NoCloud(Directory):
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
         dmi = self.surroundings.dmi
-        place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi_value(dmi, match[1]), text).rstrip(
-            "/"
-        )
+        place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi_value(dmi, match[1]), text)
+        place = place.rstrip("/")
         if place.startswith("http://"):
             seed = self._fetched(place, deadline)
         elif place.startswith("file:///"):
@@ -103,18 +98,14 @@ class NoCloud(Directory):
         elif place.startswith("/"):
             seed = _read_directory(Path(place))
         else:
-            raise SourceError(
-                f'the seed is at "{place}", which is neither http://ADDRESS/ nor a path'
-            )
+            what = f'the seed is at "{place}"'
+            raise SourceError(f"{what}, which is neither http://ADDRESS/ nor a path")
         if seed is None:
             raise SourceError(f'the seed at "{place}" has no user-data or no meta-data')
         return seed
 
     def _fetched(self, base: str, deadline: Deadline) -> Optional[_Seed]:
         """The seed at a URL, read through the likeliest interface that gets an answer."""
-        # Files are read without http.client, which takes 19 ms.
-        from neuca_tools.sources.http import Connection
-
         try:
             url = parse_url(base)
         except UsageError as error:
@@ -127,8 +118,7 @@ class NoCloud(Directory):
             there = url._replace(device=outlet.name if outlet else "")
             share = deadline.share(len(outlets) - number)
             try:
-                with closing(Connection(there)) as connection:
-                    return _seed_from(partial(_fetched_file, connection, share))
+                return _fetch_seed(there, share)
             except SourceError as error:
                 failed.append(str(error))
         raise SourceError("; ".join(failed))
@@ -155,26 +145,26 @@ def _read_directory(directory: Path) -> Optional[_Seed]:
     return _seed_from(lambda name: read_document(directory / name))
 
 
-def _fetched_file(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
-    return connection.get(f"/{name}", deadline).content
+def _fetch_seed(url: Url, deadline: Deadline) -> Optional[_Seed]:
+    # Files are read without http.client, which takes 19 ms.
+    from neuca_tools.sources.http import Connection
+
+    with closing(Connection(url)) as connection:
+        return _seed_from(lambda name: connection.get(f"/{name}", deadline).content)
 
 
 def _boot_items(surroundings: Surroundings) -> dict[str, str]:
     """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial or the command line."""
-    words = [
-        _dmi_value(surroundings.dmi, "system-serial-number"),
-        *text_of(surroundings.proc / "cmdline").replace('"', "").split(),
-    ]
-    word = next(filter(_BOOT.match, words), "")
+    serial = _dmi_value(surroundings.dmi, "system-serial-number")
+    words = text_of(surroundings.proc / "cmdline").replace('"', "").split()
+    word = next(filter(_BOOT.match, (serial, *words)), "")
     pairs = (item.partition("=") for item in word.split(";")[1:])
     items = {_SHORT.get(key, key): value for key, _, value in pairs}
     return {key: value for key, value in items.items() if key in _SHORT.values() and value}
 
 
 def _dmi_value(folder: Path, name: str) -> str:
-    if name not in _DMI:
-        return ""
-    return text_of(folder / _DMI[name])
+    return text_of(folder / _DMI[name]) if name in _DMI else ""
 
 
 def _seed_place(metadata: bytes) -> str:

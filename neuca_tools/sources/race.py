@@ -22,17 +22,13 @@ from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
-SECONDS_BETWEEN_ATTEMPTS = 0.25
-"""Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
+SECONDS_BETWEEN_ATTEMPTS = 0.25  # the Connection Attempt Delay of RFC 8305, section 5
 Ask = Callable[[Source, Deadline, Session], Answer]
 
 
 @dataclass
 class _Entry:
-    """A source at each of its addresses (`ways`): how many were asked, and what they said.
-
-    `answer` is the first answer of any address.
-    """
+    """A source at each of its addresses (`ways`): how many were asked, and the first answer."""
 
     name: str
     ways: Sequence[Source]
@@ -97,11 +93,8 @@ class Race:
 
     def _error(self, what: str) -> SourceError:
         """The result of each source, with the errors of all its addresses."""
-        results = [
-            f"{entry.name}: {text}"
-            for entry in self._relevant_entries()
-            for text in entry.results()
-        ]
+        entries = self._relevant_entries()
+        results = [f"{entry.name}: {text}" for entry in entries for text in entry.results()]
         text = f"no {what} from any source: {'; '.join(results) or 'there is no source'}"
         names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
         if names:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from ipaddress import ip_address
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, ClassVar, Optional
 
 from neuca_tools.errors import SourceError
@@ -46,11 +46,9 @@ class Service(Source):
     kind = ""
     local = False
     well_known = LINK_LOCAL
-    well_known_ipv6: Optional[Url] = None
-    headers: ClassVar[Mapping[str, str]] = {}
-    """What every request carries."""
-    guarded: tuple[Host, ...] = ()
-    """Other addresses of the platform that no document may take over."""
+    other_urls: tuple[Url, ...] = ()  # to try besides the IPv4 address
+    headers: ClassVar[Mapping[str, str]] = {}  # of every request
+    guarded: tuple[Host, ...] = ()  # other addresses of the platform, for `hosts`
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
         self.named, self.surroundings = bool(argument), surroundings
@@ -77,28 +75,23 @@ class Service(Source):
         return f"{self.url} {self.outlet.identity}"
 
     def through_each(self) -> Sequence[Service]:
-        service_by_outlet: dict[Optional[Outlet], Service] = {}
-        for url in self._possible_urls():
-            for outlet in outlets_for(url, self.surroundings, self.named):
-                service_by_outlet.setdefault(outlet, self._at(self.url, outlet))
-        if service_by_outlet:
-            return sorted(service_by_outlet.values(), key=_outlet_rank)
-        # Its request fails with the reason why there is no interface.
-        return [self] if self._possible_urls() else []
+        urls = self._possible_urls()
+        outlets = [outlets_for(url, self.surroundings, self.named) for url in urls]
+        services = [self._at(self.url, outlet) for outlet in {*chain.from_iterable(outlets)}]
+        if services or not urls:
+            return sorted(services, key=_outlet_rank)
+        return [self]  # its request fails with the reason why there is no interface
 
     def ways(self) -> Sequence[Service]:
-        urls = [
-            url
+        return [
+            self._at(_url_with_zone(url, self.outlet), self.outlet)
             for url in self._possible_urls()
             if self.outlet in outlets_for(url, self.surroundings, self.named)
-        ]
-        return [self._at(_url_with_zone(url, self.outlet), self.outlet) for url in urls] or [self]
+        ] or [self]
 
     def _possible_urls(self) -> list[Url]:
         """Every address that it may have; only the known one if a service has answered before."""
-        urls = [self.url]
-        if not self.named:
-            urls += self.other_urls()
+        urls = (self.url,) if self.named else (self.url, *self.other_urls)
         origin = self.surroundings.origin
         return [url for url in urls if origin is None or _url_without_zone(url) == origin.url]
 
@@ -112,10 +105,6 @@ class Service(Source):
             yield ip_address(url.address.partition("%")[0])
         yield from self.guarded
 
-    def other_urls(self) -> Iterable[Url]:
-        """Addresses to try besides the IPv4 address."""
-        return filter(None, [self.well_known_ipv6])
-
     def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
         other = copy(self)
         other.url, other.outlet = url, outlet
@@ -125,15 +114,11 @@ class Service(Source):
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
         """Make a request through the outlet of this service. Raises SourceError."""
-        return self._open_connection(f"{method} {self.url}{path}").request(
-            method, path, headers, deadline
-        )
+        connection = self._open_connection(f"{method} {self.url}{path}")
+        return connection.request(method, path, headers, deadline)
 
     def get(self, path: str, deadline: Deadline, absent: Collection[int] = ()) -> Response:
-        """GET a path with the headers of every request.
-
-        Raises SourceError for every status but 200 and those in `absent`.
-        """
+        """GET a path as `Connection.get` does, with the headers of every request."""
         connection = self._open_connection(f"GET {self.url}{path}")
         return connection.get(path, deadline, self.headers, absent)
 

@@ -173,12 +173,9 @@ class Judge:
     def __init__(self, configured: Collection[LinkRequest], permitted: Collection[str]) -> None:
         self._configured = set(chain.from_iterable(request.sysctls for request in configured))
         self._permitted = permitted
-        self.advertised = frozenset(
-            request.key
-            for request in configured
-            if dict(request.sysctls).get(ACCEPT_RA, "0") != "0"
-        )
-        """The links on which the configuration has the kernel accept router advertisements."""
+        # The links on which the configuration has the kernel accept router advertisements.
+        pairs = ((request.key, dict(request.sysctls)) for request in configured)
+        self.advertised = {link for link, sysctls in pairs if sysctls.get(ACCEPT_RA, "0") != "0"}
 
     def reason(self, link: LinkKey, key: str, value: str) -> Optional[str]:
         """Why this setting is refused for the link; None if it is not."""

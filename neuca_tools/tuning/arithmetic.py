@@ -23,10 +23,7 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def parse_rate(text: str) -> int:
-    """A rate as tc(8) writes it: `10G`, `2.5 Gbit/s`; from 1 kbit/s to 10 Tbit/s.
-
-    Raises UnusableError.
-    """
+    """A rate as in tc(8) (`10G`, `2.5 Gbit/s`), 1 kbit/s to 10 Tbit/s. Raises UnusableError."""
     bits = _parse_quantity(text, r"([kmgt]?)(?:bit(?:/s)?)?", _PREFIXES)
     if not 1e3 <= bits <= 1e13:
         raise UnusableError(f'"{clip(text)}" is not a rate such as "10Gbit"')

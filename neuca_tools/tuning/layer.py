@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model import LinkKey, Problem, Record, WrittenSetting
@@ -114,14 +115,9 @@ class Layer(NamedTuple):
         return {value.setting: value.wanted for value in host if value.wanted is not None}
 
 
-def judge_profiles(
-    choice: Choice,
-    profiles: Sequence[Profile],
-    facts: Facts,
-    record: Record,
-    missing: Sequence[str] = (),
-) -> Layer:
-    """Judge every value of these profiles of the choice; `missing`: why others are not here."""
+def judge_profiles(choice: Choice, inputs: TuningInputs, record: Record) -> Layer:
+    """Judge every value of the profiles of the choice."""
+    profiles, missing, facts = inputs
     usable, size = [profile for profile in profiles if not profile.needs_path], 0
     if choice.rate and choice.rtt:
         usable, size = list(profiles), arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
@@ -173,11 +169,11 @@ def _judge_value(path: str, requested: ProfileValue, facts: Facts, record: Recor
     if obstacle:
         return value._replace(effect=obstacle.effect, reason=obstacle.reason)
     override = facts.file_settings.setting(path)
-    if override and not is_same_sysctl(
-        path, override.value, raised_value(override.value, requested.value)
-    ):
-        reason = f'by {override.file}, which sets it to "{override.value}"'
-        return value._replace(effect="overridden", reason=reason)
+    if override:
+        raised = raised_value(override.value, requested.value)
+        if not is_same_sysctl(path, override.value, raised):
+            reason = f'by {override.file}, which sets it to "{override.value}"'
+            return value._replace(effect="overridden", reason=reason)
     base = _foreign_value(path, value.current, record)
     wanted = raised_value(base, requested.value)
     if KEEP in wanted.split() or has_other_count(base, wanted):
@@ -214,11 +210,9 @@ def _highest_value(
     setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]
 ) -> Optional[ProfileValue]:
     """The highest value of this setting; of equal ones, that of the last profile."""
-    setting_profiles = [profile for profile in profiles if getattr(profile, setting) is not None]
-    if not setting_profiles:
-        return None
-    profile = sorted(setting_profiles, key=lambda profile: int(getattr(profile, setting)))[-1]
-    return ProfileValue(str(getattr(profile, setting)), PROFILE + profile.name)
+    setters = [profile for profile in reversed(profiles) if getattr(profile, setting) is not None]
+    profile = max(setters, key=attrgetter(setting), default=None)
+    return profile and ProfileValue(str(getattr(profile, setting)), PROFILE + profile.name)
 
 
 def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:

@@ -123,7 +123,7 @@ def an_address(dice):
 def seen_address(message):
     found = kernel_state._address_fields([message])
     ((index, (address,)),) = found["addresses"].items()
-    return index, address, (index, address) not in found["leased_addresses"]
+    return index, address, (index, address) not in found.get("leased_addresses", ())
 
 
 def a_route(dice):

@@ -16,7 +16,7 @@ from test_dhcp_requests import document
 from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.backends import dhcpclients, dhcplease, processes
-from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
+from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, LeaseRecord, TimedAddress
 from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
@@ -352,8 +352,10 @@ def test_a_vlan_gets_no_larger_mtu_from_a_lease_than_the_nic_below_it_has(lower,
     """The kernel refuses it (ERANGE), and each renewal would fail. Small kernels have no VLANs."""
     host = world(nic(2, mtu=lower), vlan(3, 2, 5))
     lease = LeaseContent((), 8000, (), 4)
-    record = dhcplease._lease_record(lease, {**LEASED, "index": 3, "mtu": True}, host, {})
-    assert (record["mtu"], record["mtu_before"]) == (expected, 1500)
+    record = dhcplease._lease_record(
+        lease, {**LEASED, "index": 3, "mtu": True}, host, LeaseRecord(0)
+    )
+    assert (record.mtu, record.mtu_before) == (expected, 1500)
 
 
 def test_a_lease_as_the_client_reports_it():
@@ -539,6 +541,6 @@ def test_a_damaged_file_of_a_lease_is_as_good_as_none(tmp_path, content):
     place = tmp_path / f"{NIC}{dhcplease.LEASE}"
     place.write_text(json.dumps(content))
     assert list(dhcplease.refused_leases(tmp_path)) == []
-    assert dhcplease.addresses_of_lease(dhcplease.read_lease(place)) == {}
+    assert dhcplease.read_lease(place) == LeaseRecord(0)
     place.write_text("[" * dhcplease.MAX_LEASE_BYTES)
-    assert dhcplease.read_lease(place) == {}
+    assert dhcplease.read_lease(place) == LeaseRecord(0)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from sources_server import Server, http
 
 import neuca_tools
-from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, parse_url
+from neuca_tools.errors import SourceError, SourceTimeoutError
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, parse_url
 from neuca_tools.sources.http import Connection
 
 LONG = 300

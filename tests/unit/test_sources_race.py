@@ -27,10 +27,8 @@ class Several(Ec2):
 
     def __init__(self, *servers):
         super().__init__(servers[0].url, Surroundings())
-        self.named, self.name, self.others = False, "ec2", servers[1:]
-
-    def other_urls(self):
-        return [parse_url(server.url) for server in self.others]
+        self.named, self.name = False, "ec2"
+        self.other_urls = tuple(parse_url(server.url) for server in servers[1:])
 
 
 @pytest.fixture

@@ -343,12 +343,9 @@ def test_bdp_says_when_the_kernel_permits_no_buffer_of_that_size():
 
 
 def test_bdp_stays_within_the_memory_and_says_so():
-    found = judge_profiles(
-        Choice(("bdp",), 10**10, 0.1),
-        [shipped("bdp")],
-        Facts(sysctls=KERNEL, memory=2**30),
-        Record(),
-    )
+    facts = Facts(sysctls=KERNEL, memory=2**30)
+    inputs = TuningInputs((shipped("bdp"),), facts=facts)
+    found = judge_profiles(Choice(("bdp",), 10**10, 0.1), inputs, Record())
     assert found.sysctls[TCP] == f"4096 131072 {2**26}"
     assert found.notes[1] == "their limit here is a sixteenth of the memory, 64 MiB"
 
@@ -357,8 +354,9 @@ def test_bdp_stays_within_the_memory_and_says_so():
 
 
 def control(facts, record=None):
-    return next(value for value in judge_profiles(Choice(("site",)), [own(**{CONGESTION.replace("/", "__"): "htcp"})], facts,
-                                         record or Record()).values)  # fmt: skip
+    profile = own(**{CONGESTION.replace("/", "__"): "htcp"})
+    inputs = TuningInputs((profile,), facts=facts)
+    return next(iter(judge_profiles(Choice(("site",)), inputs, record or Record()).values))
 
 
 def test_a_congestion_control_that_can_be_loaded_is_wanted():
@@ -522,9 +520,8 @@ def test_the_mtu_of_a_virtual_machine_is_not_raised():
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
     for environment in (Environment(), VM):
-        found = judge_profiles(
-            auto, [shipped("auto")], Facts(environment, sysctls=KERNEL), Record()
-        )
+        facts = Facts(environment, sysctls=KERNEL)
+        found = judge_profiles(auto, TuningInputs((shipped("auto"),), facts=facts), Record())
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
         assert found.sysctls[TCP] == "4096 131072 16777216"
 
