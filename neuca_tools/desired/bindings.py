@@ -179,11 +179,8 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
         if fnmatchcase(record.nics.get(mac, UNRECORDED).name or device.name, pattern)
     }
     if not called or _is_pattern(pattern):
-        called |= {
-            mac
-            for mac, device in nics.items()
-            if any(fnmatchcase(name, pattern) for name in device.altnames)
-        }
+        names = ((mac, name) for mac, device in nics.items() for name in device.altnames)
+        called |= {mac for mac, name in names if fnmatchcase(name, pattern)}
     return tuple(sorted(called))
 
 

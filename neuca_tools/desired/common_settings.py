@@ -81,13 +81,10 @@ class CommonSettings:
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
 
-    def _is_sure(self, key: LinkKey) -> bool:
-        """Whether no unusable part of the document can be about the link."""
-        return self.trusted is None or key in self.trusted
-
     def originals_of(self, key: LinkKey) -> OriginalValues:
         """The link's original values; none if the document is too incomplete to restore them."""
-        return self.record.originals.get(key, UNCHANGED) if self._is_sure(key) else UNCHANGED
+        is_sure = self.trusted is None or key in self.trusted
+        return self.record.originals.get(key, UNCHANGED) if is_sure else UNCHANGED
 
     def add(self, request: LinkRequest, link: Link, mtu: Optional[int], future_mtu: int) -> Link:
         """The link with the settings; those that are not requested get their original value.
@@ -104,12 +101,11 @@ class CommonSettings:
             if not (no_ipv6 and name.startswith(IPV6))
         }
         bare = addresses_in_management(request, self.gateways, self.limits)
-        unrequested = dict(original)
+        unrequested = original
         if request.key in self._quiet and not no_ipv6:
             by_manager = manager_takes_advertisements(request, self.roles)
-            unrequested.update(
-                advertisements_off(link, self.world, future_mtu, by_manager=by_manager)
-            )
+            off = advertisements_off(link, self.world, future_mtu, by_manager=by_manager)
+            unrequested = {**original, **off}
         reason = no_ipv6 or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
@@ -234,16 +230,12 @@ class CommonSettings:
 
     def master(self, key: LinkKey) -> str:
         """The kind of the requested bond, bridge or VRF of the link; empty for none."""
-        if key not in self.masters:
-            return ""
-        return self.masters[key].kind
+        return self.masters[key].kind if key in self.masters else ""
 
     def is_joined(self, key: LinkKey) -> bool:
         """Whether the link is in its requested bond or bridge already."""
-        if key not in self.masters:
-            return False
-        devices = self.device_by_link
-        device, master = devices.get(key), devices.get(self.masters[key])
+        device = self.device_by_link.get(key)
+        master = self.device_by_link.get(self.masters[key]) if key in self.masters else None
         return device is not None and master is not None and device.master == master.index
 
     def restorable(self, key: LinkKey, original: Mapping[str, str]) -> dict[str, str]:
@@ -271,13 +263,9 @@ class CommonSettings:
         if other:
             return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.world, self.roles)
-        return reason or self._absent_owner_reason(mac)
-
-    def _absent_owner_reason(self, mac: str) -> Optional[str]:
-        """Whether it is the MAC of a NIC that is known and may be absent."""
-        if mac in self.record.nics or LinkKey(mac) in self.requests:
-            return f"the MAC address {mac} is that of another NIC"
-        return None
+        if reason is None and (mac in self.record.nics or LinkKey(mac) in self.requests):
+            reason = f"the MAC address {mac} is that of another NIC"  # which may be absent
+        return reason
 
     def _primary_reason(self, key: LinkKey, wanted: str) -> Optional[str]:
         """Why a member may not be the primary one: another one is requested to be that."""
@@ -285,9 +273,8 @@ class CommonSettings:
             return None
         members = (link for link in self.masters if self.masters[link] == self.masters.get(key))
         other = self._also_requested(key, members, PRIMARY, "yes")
-        return (
-            f"{other} is requested as the primary member too, so none of them is" if other else None
-        )
+        reason = f"{other} is requested as the primary member too, so none of them is"
+        return reason if other else None
 
     def _also_requested(
         self, key: LinkKey, links: Iterable[LinkKey], setting: str, value: str

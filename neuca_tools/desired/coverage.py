@@ -32,7 +32,6 @@ from neuca_tools.model.routing import MAIN_TABLE
 from neuca_tools.model.topology import best_default_routes, nics_in, routes_through
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
-
 # The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of
 # the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
 # /13, half of what IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
@@ -141,9 +140,8 @@ def shortest_granted(requested: Collection[Network], kept: Collection[Network]) 
         of_kept, of_requested = _networks_of(version, kept), _networks_of(version, requested)
         shortest[version] = SHORTEST_PREFIX
         for length in sorted({network.prefixlen for network in of_requested}):
-            granted = (
-                network for network in of_requested if network.prefixlen >= shortest[version]
-            )
+            least = shortest[version]
+            granted = (network for network in of_requested if network.prefixlen >= least)
             networks = [*of_kept, *granted]
             # The first count is the faster one: too high if networks overlap or are not public.
             if _count_addresses(networks) <= limit or count_public(networks, version) <= limit:
@@ -199,14 +197,10 @@ def _default_routes_of_others(
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:
     path = f"{device.name} via {route.via}" if route.via else device.name
-    leases = [
-        str(address)
-        for address in world.addresses.get(device.index, ())
-        if (device.index, address) in world.leased_addresses and address.version == route.to.version
-    ]
-    lease = ""
-    if leases:
-        lease = f"; {device.name} has {', '.join(leases)} from a DHCP client or router"
+    addresses, leased = world.addresses.get(device.index, ()), world.leased_addresses
+    own = [address for address in addresses if address.version == route.to.version]
+    leases = ", ".join(str(address) for address in own if (device.index, address) in leased)
+    lease = f"; {device.name} has {leases} from a DHCP client or router" if leases else ""
     return Problem(
         "contested",
         f"another program leads the IPv{route.to.version} default route of this host through {path}"

@@ -51,9 +51,8 @@ _FAMILIES = {
 _LABEL = re.compile(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
-PROTOCOL_SEPARATOR = (
-    ":"  # before the protocol of a client next to that for DHCPv4; in no label of a link
-)
+# Before the protocol of a client next to that for DHCPv4; in no label of a link.
+PROTOCOL_SEPARATOR = ":"
 # The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
 _FIRST_TABLE = 1 << 30
 

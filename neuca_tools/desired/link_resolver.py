@@ -35,8 +35,6 @@ from neuca_tools.model import (
 from neuca_tools.tuning import allowed_sysctls
 
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
-
-
 # Why a bond, bridge or VRF keeps its members.
 GUARDED = "which depends on a management or ignored NIC"
 
@@ -57,12 +55,7 @@ class LinkResolver(CommonSettings):
         self.scene_after_removal = remaining_scene(scene, trusted)
         self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
         super().__init__(
-            scene,
-            limits,
-            self.virtual_links.masters,
-            sysctl_judge,
-            gateways,
-            trusted=trusted,
+            scene, limits, self.virtual_links.masters, sysctl_judge, gateways, trusted=trusted
         )
         self.names = dict(names)
         made = {key.virtual_name: key for key in self.virtual_links.links}
@@ -88,11 +81,10 @@ class LinkResolver(CommonSettings):
         is_made = bool(key.virtual_kind) and key.mac not in self.roles.guard.carriers
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
+        resolve = self._resolve_virtual if key.virtual_kind else self._resolve_nic
         if key.vlan_id is not None:
-            return self._resolve_vlan(self.requests[key])
-        return (self._resolve_virtual if key.virtual_kind else self._resolve_nic)(
-            self.requests[key]
-        )
+            resolve = self._resolve_vlan
+        return resolve(self.requests[key])
 
     def _may_make(self, key: LinkKey) -> bool:
         if key.vlan_id is not None:
@@ -261,9 +253,8 @@ class LinkResolver(CommonSettings):
         self._check_vlan_mac(request, device)
         if link.state == "up" and self._is_down(parent):
             lower = key.virtual_kind or "NIC"
-            subject = message_subject(key)
-            text = f"{subject} cannot be up: its {lower} is requested to be {parent.state}"
-            self.refuse(key, text)
+            text = f"cannot be up: its {lower} is requested to be {parent.state}"
+            self.refuse(key, f"{message_subject(key)} {text}")
             return replace(link, state=None)
         return link
 
@@ -309,9 +300,8 @@ class LinkResolver(CommonSettings):
         free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give_name(name, request.key):
             return name
-        subject = message_subject(request.key)
-        text = f'{subject} should be "{name}", but another interface has that name'
-        self.refuse(request.key, text, "name")
+        text = f'should be "{name}", but another interface has that name'
+        self.refuse(request.key, f"{message_subject(request.key)} {text}", "name")
         if device and self._give_name(device.name, request.key):
             return device.name
         return None

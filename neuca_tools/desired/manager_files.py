@@ -125,10 +125,8 @@ class _Files:
             spared = {*known.values()} - self.dataplane - {*self.record.nics}
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
-        nics = {
-            *self.roles.by_mac,
-            *(mac for mac in self.record.nics if not LinkKey(mac).virtual_kind),
-        }
+        recorded = {mac for mac in self.record.nics if not LinkKey(mac).virtual_kind}
+        nics = self.roles.by_mac.keys() | recorded
         for mac in sorted(nics - spared, key=lambda mac: (mac not in self.roles.nics, mac)):
             name = self._pinned_name(mac)
             if name in used:
@@ -274,17 +272,12 @@ class _Files:
         for key in sorted(self.roles.dhcp.links_of(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
             contents.pop(path, None)
-            content = self._kept_content(path, key, files) or content
+            if self.resolution.is_undecided(key):
+                content = files.get(path) or content
             if content:
                 contents[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_files.uuid_of(content)
         return Marks(contents, {path: told[path] for path in contents}, profiles)
-
-    def _kept_content(
-        self, path: str, key: LinkKey, files: Mapping[str, Optional[bytes]]
-    ) -> Optional[bytes]:
-        """The present content, if an unusable part of the document may be about the link."""
-        return files.get(path) if self.resolution.is_undecided(key) else None
 
     def _is_decided(self, key: LinkKey) -> bool:
         """Whether it is known what is requested of the link."""

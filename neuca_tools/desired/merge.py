@@ -26,12 +26,7 @@ from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
-from neuca_tools.documents.stacking import (
-    all_upper_links,
-    lower_of,
-    merge_layers,
-    overlay_requests,
-)
+from neuca_tools.documents.stacking import all_upper_links, lower_of, merge_layers, overlay_requests
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
@@ -149,13 +144,12 @@ def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    if roles.choice.candidates:
-        return False
     has_unlisted = any(
         roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
         for mac, device in roles.nics.items()
     )
-    return has_unlisted and not world.is_aged(EARLY_MARK_SECONDS)
+    is_open = has_unlisted and not roles.choice.candidates
+    return is_open and not world.is_aged(EARLY_MARK_SECONDS)
 
 
 def _unproven_macs(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
@@ -270,11 +264,9 @@ def trusted_links(document: Optional[Document], requests: Requests) -> Optional[
     no such link without a document, or if an unusable part does not tell which link it is about, as
     a misspelt section or MAC address.
     """
-    if document is None:
-        return frozenset()
-    if document.is_complete:
+    if document is not None and document.is_complete:
         return None
-    doubtful = _doubtful_macs(document.faults)
+    doubtful = document and _doubtful_macs(document.faults)
     if doubtful is None:
         return frozenset()
     return frozenset(

@@ -26,8 +26,6 @@ from neuca_tools.tuning.layer import PROFILE
 
 MIN_IPV6_MTU = 1280  # RFC 8200, section 5
 USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
-
-
 # With the four bytes of IPoIB's own header (RFC 4391, 6): the largest and the smallest packet that
 # the kernel takes (ipoib.h, ipoib_change_mtu), and the largest InfiniBand MTU, 4096.
 DATAGRAM_MTU, CONNECTED_MTU, MIN_IPOIB_MTU = 4092, 65520, 72
@@ -149,11 +147,8 @@ class MtuResolver:
             mtu = self._at_most(key, mtu, most, reason)
         elif virtual.parent:
             mtu = self._mtu_over_parent(key, virtual, virtual.parent, mtu)
-        if (
-            not mtu
-            and key in self.device_by_link
-            and WrittenSetting("mtu", key) in self.record.written
-        ):
+        is_written = WrittenSetting("mtu", key) in self.record.written
+        if not mtu and is_written and key in self.device_by_link:
             mtu = self._default_mtu(key, virtual)
         return self._keeping_ipv6(key, mtu)
 
@@ -244,8 +239,5 @@ class MtuResolver:
 
     def _is_set_by_us(self, device: Device) -> bool:
         key = self.keys.get(device.index)
-        if key is None:
-            return False
-        return key in self.record.owned.vlans or (
-            key in self.requests and bool(self.requests[key].mtu)
-        )
+        request = self.requests.get(key) if key else None
+        return key in self.record.owned.vlans or bool(request and request.mtu)

@@ -27,14 +27,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable, broadcast_of
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    NOWHERE,
-    Rule,
-    Traits,
-    is_link_scoped,
-    usual_scope,
-)
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped, usual_scope
 from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel

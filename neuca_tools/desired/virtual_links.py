@@ -21,16 +21,7 @@ from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import (
-    Address,
-    Device,
-    Link,
-    LinkKey,
-    LinkRequest,
-    Problem,
-    Virtual,
-    World,
-)
+from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
 from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 from neuca_tools.model.topology import routes_through
 
@@ -110,11 +101,9 @@ class VirtualLinks:
         if not virtual.members or not fixed or virtual.option("table"):
             return {}
         first = virtual.members[0]
-        below = self.links.get(first.nic)
-        mac = "" if first.virtual_kind else first.mac
-        if below is not None:
-            mac = below.option("mac")
-        mac = self._present_mac(key) or mac
+        mac = self._present_mac(key) or first.mac
+        if first.virtual_kind:
+            mac = self._present_mac(key) or self.links.get(first.nic, Virtual()).option("mac")
         return {"mac": mac} if mac else {}
 
     def _present_mac(self, key: LinkKey) -> str:
@@ -168,28 +157,21 @@ class VirtualLinks:
         """Why it may not have its lower devices, members or ports."""
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link has the network of its local or remote address: set its parent"
-        if key.kind == VRF:
-            wrong = self.tables.reason(key, vrf_table(virtual))
-            if wrong:
-                return wrong
+        wrong = self.tables.reason(key, vrf_table(virtual)) if key.kind == VRF else None
         reasons = (self._lower_reason(key, lower) for lower in virtual.lower)
-        return next(filter(None, reasons), None)
+        return wrong or next(filter(None, reasons), None)
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
-        holder, ours = (
-            self.device_by_name.get(key.virtual_name),
-            self.roles.made.devices.get(key.mac),
-        )
+        name, ours = key.virtual_name, self.roles.made.devices.get(key.mac)
+        holder = self.device_by_name.get(name)
         if ours is not None and ours.index in self.roles.guard.devices:
             return f'"{ours.name}" depends on a management or ignored NIC'
         if holder is not None and (ours is None or holder.index != ours.index):
-            if holder.kind == key.kind and holder.name == key.virtual_name:
-                return (
-                    f'"{key.virtual_name}" exists and was not made by this agent: it is left alone'
-                )
-            return f'another interface is named "{key.virtual_name}": it is left alone'
-        if key.virtual_name in self.nic_names or self.count_by_name[key.virtual_name] > 1:
-            return f'another interface is to be named "{key.virtual_name}"'
+            if holder.kind == key.kind and holder.name == name:
+                return f'"{name}" exists and was not made by this agent: it is left alone'
+            return f'another interface is named "{name}": it is left alone'
+        if name in self.nic_names or self.count_by_name[name] > 1:
+            return f'another interface is to be named "{name}"'
         return None
 
     def _lower_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:

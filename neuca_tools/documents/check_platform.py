@@ -15,13 +15,7 @@ from typing import NamedTuple
 
 from neuca_tools.documents import check_network
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import (
-    automatic,
-    combined,
-    netplan,
-    nocloud_v1,
-    openstack,
-)
+from neuca_tools.documents.platform import automatic, combined, netplan, nocloud_v1, openstack
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
 from neuca_tools.documents.spelling import (
     MAX_SPELLINGS,

@@ -191,10 +191,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "port": Option(_number_reader(1024, 65535)),
         "mac": _MAC,
     },
-    "macvlan": {
-        "mode": Option(lambda text: values.word(text, MACVLAN_MODES)),
-        "mac": _MAC,
-    },
+    "macvlan": {"mode": Option(lambda text: values.word(text, MACVLAN_MODES)), "mac": _MAC},
     "vrf": {"table": Option(lambda text: str(values.vrf_table(text)))},
     "ipoib": {
         "pkey": Option(values.pkey),
