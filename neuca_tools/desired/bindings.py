@@ -97,11 +97,7 @@ def _described_twice(
 
 
 def _bound_keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
-    """The links that a key of a document means.
-
-    `identities` maps the MAC of a key to the NICs that it stands for; one that is missing stands
-    for itself.
-    """
+    """The links that a key means: `identities` has the NICs of each MAC that stands for others."""
     return [LinkKey(mac, key.vlan_id) for mac in identities.get(key.mac, (key.mac,))]
 
 
@@ -143,7 +139,7 @@ def bound_links(
         virtual = request.virtual
         if virtual:
             every = (key for member in virtual.members for key in _bound_keys(member, identities))
-            parents = _bound_keys(virtual.parent, identities) if virtual.parent else []
+            parents = _bound_keys(virtual.parent, identities) if virtual.parent else ()
             parent = next(iter(parents), virtual.parent)
             virtual = virtual._replace(members=tuple(every), parent=parent)
         for key in _bound_keys(request.key, identities):

@@ -8,7 +8,7 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Optional
 
@@ -48,6 +48,7 @@ DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
 OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link depends on
 
 
+@dataclass
 class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
     `without_ipv6` the reasons why links have no IPv6.
@@ -56,27 +57,22 @@ class CommonSettings:
     `masters` has the requested bond or bridge of each link.
     """
 
-    def __init__(
-        self,
-        scene: Scene,
-        limits: RequestLimits,
-        masters: Mapping[LinkKey, LinkKey],
-        sysctl_judge: allowed_sysctls.Judge,
-        gateways: Gateways,
-        *,
-        trusted: Optional[Collection[LinkKey]],
-    ) -> None:
-        self.scene, self.limits = scene, limits
-        self.masters, self.trusted = masters, trusted
-        self.requests, self.world, self.roles, self.record, self.device_by_link = scene
-        self.sysctl_judge, self.gateways = sysctl_judge, gateways
+    scene: Scene
+    limits: RequestLimits
+    masters: Mapping[LinkKey, LinkKey]
+    sysctl_judge: allowed_sysctls.Judge
+    gateways: Gateways
+    trusted: Optional[Collection[LinkKey]]
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    sysctls: dict[str, str] = field(default_factory=dict)
+    without_ipv6: dict[LinkKey, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.requests, self.world, self.roles, self.record, self.device_by_link = self.scene
         self._quiet = links_without_advertisements(
-            self.requests, self.roles, self.world, sysctl_judge.advertised
+            self.requests, self.roles, self.world, self.sysctl_judge.advertised
         )
-        self.problems: list[Problem] = []
-        self.notes: list[Note] = []
-        self.sysctls: dict[str, str] = {}
-        self.without_ipv6: dict[LinkKey, str] = {}
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))

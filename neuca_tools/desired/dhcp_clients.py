@@ -152,7 +152,6 @@ def _kept_clients(
 def _client_by_link(
     requests: Requests, roles: Roles, world: World, manager: str
 ) -> dict[LinkKey, str]:
-    """The client of each requested dataplane link that has one."""
     members = set(_member_keys(requests, roles, world))
     devices = find_links(world, roles)
     clients: dict[LinkKey, str] = {}

@@ -54,9 +54,8 @@ class LinkResolver(CommonSettings):
         taken = {**reserved_names(scene.roles, scene.record), **names}
         self.scene_after_removal = remaining_scene(scene, trusted)
         self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
-        super().__init__(
-            scene, limits, self.virtual_links.masters, sysctl_judge, gateways, trusted=trusted
-        )
+        masters = self.virtual_links.masters
+        super().__init__(scene, limits, masters, sysctl_judge, gateways, trusted)
         self.names = dict(names)
         made = {key.virtual_name: key for key in self.virtual_links.links}
         self._key_by_name = {**{name: key for key, name in taken.items()}, **made}
@@ -162,9 +161,7 @@ class LinkResolver(CommonSettings):
         return False
 
     def _is_free(self, key: LinkKey) -> bool:
-        """Whether this dataplane link can be configured: it is present, and not tied to a protected
-        one.
-        """
+        """Whether this dataplane link is present, and not tied to a protected one."""
         device = self.roles.links.get(key.nic)
         if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
@@ -206,7 +203,6 @@ class LinkResolver(CommonSettings):
         return replace(self._revert_link(link, device), state="user") if device else None
 
     def _revert_link(self, link: Link, device: Device) -> Link:
-        """The link with the original values of what we changed."""
         before = self.originals_of(link.key)
         return replace(
             link,

@@ -161,7 +161,6 @@ class MtuResolver:
         return defaults.get(key.kind)
 
     def _ipoib_mode(self, key: LinkKey, device: Device) -> str:
-        """The mode of IPoIB that a port will have."""
         request = self.requests.get(key, LinkRequest(key))
         asked = dict(request.device).get(IPOIB_MODE)
         if asked and IPOIB_MODE not in self.record.declined.get(key, {}):

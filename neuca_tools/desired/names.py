@@ -104,9 +104,7 @@ def reserved_names(roles: Roles, record: Record) -> dict[LinkKey, str]:
 
 
 def names_in_use(world: World, left_out: Container[int] = ()) -> set[str]:
-    """The names of all devices but these, and their alternative names, which share one name
-    space.
-    """
+    """The names, and the alternative names, which share one name space, of all other devices."""
     devices = [device for index, device in world.devices.items() if index not in left_out]
     return {name for device in devices for name in (device.name, *device.altnames)}
 
@@ -114,9 +112,7 @@ def names_in_use(world: World, left_out: Container[int] = ()) -> set[str]:
 def _astray_problems(
     macs: Iterable[str], requests: Requests, world: World, roles: Roles, record: Record
 ) -> Iterator[Problem]:
-    """A problem for each of these NICs, which may not be renamed now, that has another name than
-    before.
-    """
+    """A problem for each of these NICs, which may not be renamed now, that has lost its name."""
     pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in sorted(macs)}
     astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
     coming = boot_names(world, roles, requests, record) if astray else {}

@@ -177,7 +177,6 @@ def _tune_requests(
 
 
 def _removable_objects(owned: OwnedObjects, trusted: Optional[frozenset[LinkKey]]) -> OwnedObjects:
-    """What may be removed of the objects that are ours."""
     if trusted is None:
         return owned._replace(routes=True)
     return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in trusted))

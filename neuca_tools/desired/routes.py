@@ -349,7 +349,6 @@ class Networks:
 
 
 def _hop_of(route: RouteRequest, parts: Iterable[RouteRequest], links: Iterable[LinkKey]) -> Hop:
-    """The route with the link of each of its parts."""
     first, *others = links
     return Hop(
         route.to,

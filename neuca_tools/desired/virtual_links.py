@@ -60,7 +60,6 @@ class VirtualLinks:
             self.barred.pop(key, None)
 
     def _add(self, key: LinkKey, request: LinkRequest) -> None:
-        """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
         if key.mac in self.roles.guard.carriers and not request.origins:
@@ -201,7 +200,6 @@ class VirtualLinks:
         return f"{lower} has {macvlan} on top of it, so it cannot be in a bond or bridge"
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
-        """Why a link with this role may not be a lower device."""
         role, device = self.roles.role(lower.mac), self.roles.links.get(lower.nic)
         if role == "management":
             reason = self.roles.reasons.get(lower.mac, "by its MAC address")
