@@ -182,9 +182,8 @@ def _clash_findings(document: Document, text: str) -> Iterator[Finding]:
     for clash in islice(chain(_default_routes(document), clashes), MAX_SPELLINGS):
         place = _LINE.search(clash.where)
         line = headers.get(clash.link, int(place[1]) if place else 0)
-        severity: Severity = "error" if clash.severity == "error" else "warning"
         said = with_suggestion(clash.text, clash.meant)
-        yield Finding(line_with(lines, line, clash.item), severity, said, clash.meant)
+        yield Finding(line_with(lines, line, clash.item), clash.severity, said, clash.meant)
 
 
 def _default_routes(document: Document) -> Iterator[check_network.Clash]:
@@ -229,7 +228,6 @@ def _missing_parts(
 
 
 def _section_name(link: LinkKey) -> str:
-    """The name of the section that describes a virtual link."""
     return f"vlan {link}" if link.vlan_id else str(link)
 
 

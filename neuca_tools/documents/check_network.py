@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.model import Host, LinkKey, LinkRequest, Network, RouteRequest
 from neuca_tools.model.routing import RuleRequest
+from neuca_tools.model.rows import Severity
 
 _ADDRESSES = "addresses"
 # The last prefix length of IPv4 with an address of the network itself and one for broadcasts.
@@ -32,7 +33,7 @@ class Clash(NamedTuple):
     where: str
     item: str
     text: str
-    severity: str = "error"
+    severity: Severity = "error"
     meant: str = ""
     link: Optional[LinkKey] = None
 

@@ -160,20 +160,13 @@ def _all_entries(tree: Tree) -> Iterator[_Entry]:
     while waiting:
         item, path, named = waiting.pop()
         if isinstance(item, list):
-            waiting += [
-                (element, f"{path}[{number}]", False) for number, element in enumerate(item)
-            ]
+            waiting += ((element, f"{path}[{at}]", False) for at, element in enumerate(item))
         elif isinstance(item, dict):
-            entries = _own_entries(item, path)
-            if not named:
-                yield from entries
-            for entry in entries:
+            pairs = ((key, value) for key, value in item.items() if key != REPEATED)
+            for entry in [_Entry(_path_below(path, key), key, value) for key, value in pairs]:
+                if not named:
+                    yield entry
                 waiting.append((entry.value, entry.path, not named and entry.key in _NAMED))
-
-
-def _own_entries(tree: dict[str, Tree], path: str) -> list[_Entry]:
-    pairs = ((key, value) for key, value in tree.items() if key != REPEATED)
-    return [_Entry(_path_below(path, key), key, value) for key, value in pairs]
 
 
 def _path_below(path: str, key: str) -> str:

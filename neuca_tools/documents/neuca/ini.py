@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import dropwhile
 from posixpath import commonprefix
@@ -94,16 +95,16 @@ class Section(NamedTuple):
     lines: tuple[Line, ...]
 
 
+@dataclass
 class _Open:
     """A key whose value may continue on the next line."""
 
-    def __init__(self, number: int, indent: int, written: str, first: str) -> None:
-        self.number = number
-        self.end = number
-        self.indent = indent
-        self.written = written
-        self.first = first
-        self.rest: list[str] = []
+    number: int
+    end: int
+    indent: int
+    written: str
+    first: str
+    rest: list[str] = field(default_factory=list)
 
     def add(self, number: int, text: str) -> None:
         self.rest.append(text)
@@ -184,7 +185,7 @@ class _Reader:
         delimiter = delimiter or _DELIMITER.search(text, indent + 1)
         if delimiter:
             written = text[: delimiter.start()].strip()
-            self._key = _Open(number, indent, written, text[delimiter.end() :])
+            self._key = _Open(number, number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
 
@@ -194,8 +195,7 @@ class _Reader:
             return
         join = _join_script if self._name == "scripts" else _join_value
         value, written = join(key.first, key.rest), key.written
-        line = Line(key.number, self._name, written.lower(), value, written, key.end)
-        self._lines.append(line)
+        self._lines.append(Line(key.number, self._name, written.lower(), value, written, key.end))
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
         shown = clip(text) if is_open(self._name, text.lower()) else ""
@@ -234,10 +234,7 @@ def last_wins(
 
 def without_comment(text: str) -> str:
     """The first line of a value without its ` ;` comment."""
-    comment = _COMMENT.search(text) if ";" in text else None
-    if comment:
-        text = text[: comment.start()]
-    return text.strip()
+    return _COMMENT.split(text, 1)[0].strip()
 
 
 def _join_value(first: str, rest: list[str]) -> str:
@@ -291,6 +288,4 @@ def _copy_line(line: Line, out: list[str]) -> None:
 
 def _fitting_text(text: str, shorter: str) -> str:
     """The first of these that is not too long for a line of a document."""
-    if len(text) <= MAX_LINE:
-        return text
-    return shorter
+    return text if len(text) <= MAX_LINE else shorter

@@ -70,10 +70,7 @@ def _build_document(
     for line in lines:
         if line.section in grouped:
             grouped[line.section].append(line)
-    settings = {line.key: line for line in grouped["global"]}
-    hostname, router = (
-        _read_global(settings.get(key), reader, faults) for key, reader in GLOBALS.items()
-    )
+    hostname, router = (_read_global(grouped["global"], key, faults) for key in GLOBALS)
     requests, ignored = _link_requests(keys, lines, grouped["interfaces"], faults)
     read_route = partial(_usable_route, ignored)
     read_user = partial(tables.read_user, faults)
@@ -110,16 +107,9 @@ GLOBALS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _read_global(
-    line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]
-) -> Optional[str]:
-    if line is None:
-        return None
-    try:
-        return reader(line.value)
-    except UnusableError as reason:
-        faults.append(line.fault(str(reason), unknown=reason.unknown))
-        return None
+def _read_global(lines: Iterable[Line], key: str, faults: list[Fault]) -> Optional[str]:
+    own = [line for line in lines if line.key == key]  # the last one, if there is any
+    return next(iter(tables.read_rows(own, lambda line: GLOBALS[key](line.value), 1, faults)), None)
 
 
 def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
@@ -260,11 +250,8 @@ def find_value(document: Document, section: str, key: str) -> Optional[str]:
 
 def _suggest_spellings(faults: list[Fault]) -> None:
     """Replace the known words in some faults with the one that is probably meant."""
-    unknown = [
-        number
-        for number, fault in enumerate(faults)
-        if fault.unknown and fault.unknown.kind != "value"
-    ]
+    words = ((number, fault.unknown) for number, fault in enumerate(faults))
+    unknown = [number for number, word in words if word and word.kind != "value"]
     if not unknown:
         return
     # Most documents have no unknown word; it saves difflib, 1 ms.

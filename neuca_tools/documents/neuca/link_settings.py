@@ -226,9 +226,7 @@ def _is_same_qdisc(present: str, wanted: str) -> bool:
 
 def _restorable_qdisc(present: str) -> str:
     """The qdisc to restore: the kernel's default in place of one that we cannot create."""
-    if present.partition(" ")[0] in _CREATABLE:
-        return present
-    return DEFAULT_QDISC
+    return present if present.partition(" ")[0] in _CREATABLE else DEFAULT_QDISC
 
 
 # --- The table ------------------------------------------------------------------------------------

@@ -89,11 +89,11 @@ def read_storage(line: Line) -> Storage:
     ip, fields = _split_target(rest)
     if len(fields) < 5:
         raise UnusableError("fewer than 7 fields")
-    optional = [""] * 4
-    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = [
+    # The last four are optional.
+    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (
         *fields,
-        *optional,
-    ][:9]
+        *[""] * (9 - len(fields)),
+    )
     return Storage(
         device=line.key,
         ip=_target_address(ip),

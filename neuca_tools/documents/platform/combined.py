@@ -75,16 +75,12 @@ def reduce_documents(parts: Mapping[str, bytes]) -> str:
             raise unreadable("it is not an object", name)
         if tree:
             trees[name] = _kept_tree(name, tree)
-    if not trees:
-        return ""
-    return json.dumps(trees, sort_keys=True)
+    return json.dumps(trees, sort_keys=True) if trees else ""
 
 
 def instance_id(text: str) -> str:
     """The instance ID in the text, as `KIND:ID` with the platform's kind; empty if it has none."""
-    if not text:
-        return ""
-    trees = _parse_trees(text)
+    trees = _parse_trees(text) if text else {}
     ids = (
         machine.instance_text(kind, str(trees[name].get("uuid", "")))
         for name, kind in _PLATFORM_BY_DOCUMENT.items()

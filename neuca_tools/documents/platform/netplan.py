@@ -150,7 +150,6 @@ def _name_lower_devices(
 
 
 def _upper_links(top: Part) -> dict[str, Upper]:
-    """The links that name their lower devices."""
     return {
         name: Upper(link, kind, key)
         for section, (kind, key) in _UPPERS.items()
@@ -227,7 +226,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     virtual_links.set_options(draft, holder, _OPTIONS[kind], defaults)
     if link.faults.unusable != unusable:
         return None
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft)
 
 
 def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
@@ -239,7 +238,7 @@ def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
         return None
     virtual = Virtual(options=(("table", str(table)),))
     draft = Draft(key, link.for_nic(key.mac), virtual=virtual)
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft)
 
 
 def _nic_draft(name: str, link: Part) -> Optional[Draft]:
@@ -257,7 +256,7 @@ def _nic_draft(name: str, link: Part) -> Optional[Draft]:
     if mode is not None:
         draft.device[IPOIB_MODE] = mode
     _set_mac(draft)
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft)
 
 
 def _refuse_matched_names(drafts: Collection[Draft]) -> None:
@@ -316,10 +315,11 @@ def _vlan_draft(name: str, link: Part, drafts: LinkDrafts) -> Optional[Draft]:
     if draft is None:
         return None
     draft.name = link.parse("", name, values.link_name)
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft)
 
 
-def _add_common_keys(draft: Draft, link: Part) -> Draft:
+def _add_common_keys(draft: Draft) -> Draft:
+    link = draft.part
     draft.mtu = link.mtu()
     for family in (4, 6):
         if link.flag(f"dhcp{family}"):
@@ -336,15 +336,15 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.offer_dns(names, "search", "search")
     link.close("nameservers")
     link.use_defaults(*_OFF)
-    _set_state(draft, link)
+    _set_state(draft)
     _add_addresses(draft, link)
-    netplan_routing.read(draft, link)
+    netplan_routing.read(draft)
     return draft
 
 
-def _set_state(draft: Draft, link: Part) -> None:
+def _set_state(draft: Draft) -> None:
     """Set the state: `activation-mode: manual` leaves the link to its user, `off` keeps it down."""
-    mode = link.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
+    mode = draft.part.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
     if mode == "manual":
         draft.leave_to_user()
     elif mode == "off":

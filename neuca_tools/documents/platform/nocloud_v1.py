@@ -134,7 +134,6 @@ def _set_members(top: Part, taken: Iterable[str], drafts: LinkDrafts) -> None:
 
 
 def _upper_links(top: Part) -> dict[str, Upper]:
-    """The links that name their lower devices."""
     uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path

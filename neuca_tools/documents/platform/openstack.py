@@ -135,7 +135,6 @@ def _set_lower_devices(drafts: LinkDrafts, named: LinkDrafts, bond: Draft, upper
 
 
 def _add_network(network: Part, drafts: LinkDrafts) -> None:
-    """Add the addresses and routes of a network to its link."""
     kind, draft = network.text("type") or "", _draft_below(network, drafts)
     if draft is None:
         return

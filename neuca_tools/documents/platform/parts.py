@@ -100,14 +100,11 @@ class Part:
 
         The key, and everything below it, is not named again as unused.
         """
-        shown = ""
-        if isinstance(value, str):
-            shown = clip(value)
         fault = Fault(
             line=0,
             section=f"{self.document} {self.mac}".strip(),
             key=clip(self._path(key)),
-            value=shown,
+            value=clip(value) if isinstance(value, str) else "",
             reason=reason,
             severity=severity,
             unknown=unknown,
@@ -176,9 +173,7 @@ class Part:
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
         """The parsed scalar of a key; None if there is none or, with a fault, if it is unusable."""
         text = self.text(key)
-        if text is None:
-            return None
-        return self.parse(key, text, reader)
+        return None if text is None else self.parse(key, text, reader)
 
     def parse(self, key: str, text: str, reader: Callable[[str], _T]) -> Optional[_T]:
         """The parsed text; None, with a fault of this key, if the reader raises UnusableError."""
@@ -225,11 +220,9 @@ class Part:
     def child(self, key: str) -> Part:
         """The object of a key; an empty one if there is none."""
         value = self.value(key)
-        if isinstance(value, dict):
-            return replace(self, tree=value, path=self._path(key))
-        if value is not None:
+        if value is not None and not isinstance(value, dict):
             self.fault(key, None, "it is not an object")
-        return replace(self, tree={}, path=self._path(key))
+        return replace(self, tree=value if isinstance(value, dict) else {}, path=self._path(key))
 
     def items(self, key: str) -> list[Tree]:
         """The list of a key; an empty one if there is none."""
@@ -326,10 +319,7 @@ def is_assumed(text: str, netmask: Optional[str]) -> bool:
 
 
 def masked_network(text: str) -> Network:
-    """The network of a destination or subnet in CIDR notation; host bits are masked.
-
-    Raises UnusableError.
-    """
+    """The network of a destination or subnet, host bits masked. Raises UnusableError."""
     ip, _, length = text.partition("/")
     host = values.host(ip)
     bits = values.integer(length, 0, host.max_prefixlen, "the prefix length")
