@@ -242,8 +242,8 @@ def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     A short form of several ports protects them all.
     """
     ports = list(_infiniband_ports(world, record))
-    ignored = {guid for guid, other_forms in ports if other_forms & policy.ignored}
-    management = {guid for guid, other_forms in ports if other_forms & policy.management}
-    return policy._replace(
-        ignored=policy.ignored | ignored, management=policy.management | management
+    ignored, management = (
+        macs | {guid for guid, other_forms in ports if other_forms & macs}
+        for macs in (policy.ignored, policy.management)
     )
+    return policy._replace(ignored=ignored, management=management)

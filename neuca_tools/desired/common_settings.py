@@ -276,6 +276,5 @@ class CommonSettings:
         self, key: LinkKey, links: Iterable[LinkKey], setting: str, value: str
     ) -> Optional[LinkKey]:
         """Another one of these links for which the same value is requested."""
-        requests = self.requests
-        others = (link for link in links if dict(requests[link].device).get(setting) == value)
+        others = (link for link in links if dict(self.requests[link].device).get(setting) == value)
         return next((link for link in others if link != key), None)

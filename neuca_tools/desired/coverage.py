@@ -80,8 +80,7 @@ def shared_tables(world: World) -> frozenset[int]:
 
     Any packet may be routed by these, also one of the management NIC.
     """
-    foreign = {seen.rule.table for seen in world.rules if not seen.is_ours}
-    return frozenset({*foreign, MAIN_TABLE})
+    return frozenset({seen.rule.table for seen in world.rules if not seen.is_ours} | {MAIN_TABLE})
 
 
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
@@ -124,8 +123,7 @@ def kept_networks(
     if removable.routes:
         return frozenset(connected)
     ours = (route for route in (*world.routes, *world.other_routes) if route.is_ours)
-    routed = {route.to for route in ours if route.traits.table in tables}
-    return frozenset(connected | routed)
+    return frozenset(connected | {route.to for route in ours if route.traits.table in tables})
 
 
 def shortest_granted(requested: Collection[Network], kept: Collection[Network]) -> dict[int, int]:

@@ -93,10 +93,9 @@ class LearnedConfiguration:
         prefixes = {route.to for route in chain.from_iterable(routes.values())}
         self.taken_identities = {*requested, *foreign_routes(world, prefixes)}
         # A client that began before our file was written has put its routes into the main table.
-        indexes = {device.index for device in devices.values()}
         self.present_routes = {
             (route.to, route.index, route.via, route.metric)
-            for route in routes_through(world, indexes)
+            for route in routes_through(world, {device.index for device in devices.values()})
             if route.protocol != ROUTE_PROTOCOL
         }
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}

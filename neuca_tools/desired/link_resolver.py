@@ -179,9 +179,7 @@ class LinkResolver(CommonSettings):
         if key.mac in self.roles.dhcp.left_to_others:
             return {}
         client = self.roles.dhcp.clients.get(key)
-        if client in MANAGERS:
-            return {**UNMANAGED, client: "managed"}
-        return UNMANAGED
+        return {**UNMANAGED, client: "managed"} if client in MANAGERS else UNMANAGED
 
     def _resolve_nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]

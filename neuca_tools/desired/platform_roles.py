@@ -246,9 +246,7 @@ def _no_client_reason(key: LinkKey, roles: Roles) -> str:
     """Why the agent has no DHCP client for this link; empty if it has one."""
     if key.mac in roles.dhcp.left_to_others:
         return DHCP_LEFT_TO_OTHERS
-    if key.rank and key not in roles.dhcp.clients:
-        return NO_DHCP_ON_VIRTUAL
-    return ""
+    return NO_DHCP_ON_VIRTUAL if key.rank and key not in roles.dhcp.clients else ""
 
 
 def choice_sentences(roles: Roles) -> Iterator[str]:

@@ -219,9 +219,8 @@ class _Finder:
         is_on_named_link = via is None or route.traits.onlink or is_link_scoped(via)
         if is_on_named_link and link is not None:
             return link if link in self._usable else None
-        return self._requested_networks.link_to(via, link) or self._present_networks.link_to(
-            via, link
-        )
+        requested = self._requested_networks.link_to(via, link)
+        return requested or self._present_networks.link_to(via, link)
 
     def _is_pending(self, route: RouteRequest, named: Optional[LinkKey]) -> bool:
         """Whether a lease may still lead to the next hop; that is a problem meanwhile."""

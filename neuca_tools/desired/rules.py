@@ -42,8 +42,7 @@ def resolve_rules(
     for request in requests:
         reason = _refusal_reason(request.rule, own, tables, limits)
         if reason:
-            text = f"rule {request.rule.text}: {reason}"
-            problems.append(Problem("refused", text, request.link))
+            problems.append(Problem("refused", f"rule {request.rule.text}: {reason}", request.link))
         elif request.link is None or request.link in links:
             rules[request.rule] = request.link or NOWHERE
     return rules, problems

@@ -119,9 +119,8 @@ class RequestLimits:
         """Inside a broad route, longer prefixes may lead elsewhere, as with a default route."""
         for wider in self._table.covering(to.network_address):
             if is_inside(to, wider) and (wider == to or not is_broad(wider)):
-                return (
-                    f"{_place_text(to, wider)} {wider}, which is routed through the management NIC"
-                )
+                place = f"{_place_text(to, wider)} {wider}"
+                return f"{place}, which is routed through the management NIC"
         return None
 
     def _excess_reason(self, to: Network) -> Optional[str]:

@@ -239,9 +239,7 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
 
 def message_subject(key: LinkKey) -> str:
     """The subject of a message about a link, which names the link itself."""
-    if key.vlan_id is None:
-        return "it"
-    return f"VLAN {key.vlan_id}"
+    return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
 
 
 def deletable_links(
