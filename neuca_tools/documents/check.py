@@ -71,9 +71,8 @@ def check(data: bytes, kind: Kind = "") -> CheckResult:
 
 def in_order(kind: Kind, findings: Iterable[Finding]) -> CheckResult:
     """The result with these findings, each once and by its line."""
-    return CheckResult(
-        kind, tuple(sorted(set(findings), key=lambda finding: (finding.line, finding.text)))
-    )
+    ordered = sorted(set(findings), key=lambda finding: (finding.line, finding.text))
+    return CheckResult(kind, tuple(ordered))
 
 
 def _line_of_syntax(text: str, data: bytes) -> int:
@@ -120,8 +119,7 @@ def _kind_of_json(data: bytes) -> Kind:
 def _neuca_findings(data: bytes) -> Iterator[Finding]:
     text = find_document(data)
     if text is None:
-        reason = "it is empty, or user-data for another program, and has no NEuca document"
-        raise unreadable(reason)
+        raise unreadable("it is empty, or user-data for another program, and has no NEuca document")
     document = parse(text)
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MAX_SPELLINGS)

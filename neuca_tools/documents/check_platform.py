@@ -134,8 +134,7 @@ def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator
     unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
     for entry in islice(unknown, MAX_SPELLINGS):
         parent = _parent_key(entry.path)
-        elsewhere = _names_elsewhere(parent, entry.key)
-        meant = next(filter(known.__contains__, elsewhere), "")
+        meant = next(filter(known.__contains__, _names_elsewhere(parent, entry.key)), "")
         meant = meant or closest_word(entry.key, known - {parent}, cutoff)
         if meant:
             yield entry.path, meant

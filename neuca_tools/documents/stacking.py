@@ -110,9 +110,7 @@ SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 def merge_requests(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
-    defaulted = any(
-        origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
-    )
+    defaulted = ("state", DEFAULT) in [(origin.setting, origin.where) for origin in above.origins]
     own = without_setting(above, "state") if defaulted and below.state else above
     single: dict[str, Any] = {name: getattr(own, name) or getattr(below, name) for name in SINGLE}
     return LinkRequest(

@@ -78,7 +78,6 @@ def _build_document(
     rules = rule_sections.read(lines, faults)
     users = tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults)
     scripts = tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults)
-    storage = tables.storage_rows(grouped["storage"], MAX_ROWS, faults)
     return Document(
         hostname=hostname,
         router=cast(Router, router or "user"),
@@ -87,7 +86,7 @@ def _build_document(
         routes=routes,
         users=users,
         scripts=scripts,
-        storage=storage,
+        storage=tables.storage_rows(grouped["storage"], MAX_ROWS, faults),
         rules=rules,
         faults=_limit_faults(faults),
     )
@@ -235,8 +234,7 @@ def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
     reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
-    rest = Fault(ordered[MAX_FAULTS].line, "", "", "", reason)
-    return (*ordered[:MAX_FAULTS], rest)
+    return (*ordered[:MAX_FAULTS], Fault(ordered[MAX_FAULTS].line, "", "", "", reason))
 
 
 def find_value(document: Document, section: str, key: str) -> Optional[str]:

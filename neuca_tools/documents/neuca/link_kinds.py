@@ -230,9 +230,7 @@ def shown_value(virtual: Virtual, name: str) -> str:
     """The value of such a key, for display; empty if it is not set."""
     if name == "members":
         return ", ".join(map(str, virtual.members))
-    if name == "parent":
-        return str(virtual.parent or "")
-    return virtual.option(name)
+    return str(virtual.parent or "") if name == "parent" else virtual.option(name)
 
 
 _NO_VLANS = ": make the bond of the NICs, and the VLAN on the bond"

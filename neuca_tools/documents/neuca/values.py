@@ -223,9 +223,8 @@ def address(text: str) -> Address:
     if not _is_usable(ip):
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
     if length < 2:
-        raise UnusableError(
-            f'the prefix length of "{ip}/{length}" would cover half of all addresses'
-        )
+        reason = f'the prefix length of "{ip}/{length}" would cover half of all addresses'
+        raise UnusableError(reason)
     return address_of(ip.packed, length)
 
 

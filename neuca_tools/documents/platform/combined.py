@@ -30,12 +30,8 @@ def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optio
     if isinstance(tree, list):
         # Every item keeps its place, because the paths in faults count them.
         items = [_prune_tree(item, keys, is_known, unknown) for item in tree]
-        if is_known or any(item is not None for item in items):
-            return items
-        return None
-    if is_known or tree is None:
-        return tree
-    return unknown
+        return items if is_known or any(item is not None for item in items) else None
+    return tree if is_known or tree is None else unknown
 
 
 def _pruned_object(
@@ -178,8 +174,7 @@ def _interpret_tree(name: str, tree: dict[str, Tree], by_key: bool = False) -> P
     root = Part(own, name, faults=Faults(by_key))
     repeated = tree.get(REPEATED)
     for path, severity in repeated.items() if isinstance(repeated, dict) else ():
-        reason = "this key occurs twice, ignoring the first"
-        fault = Fault(0, name, clip(path), "", reason)
+        fault = Fault(0, name, clip(path), "", "this key occurs twice, ignoring the first")
         root.faults.add(fault if severity == "error" else fault._replace(severity="warning"))
     return _KINDS[name].read(root)
 

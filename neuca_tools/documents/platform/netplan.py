@@ -224,9 +224,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
     virtual_links.set_options(draft, holder, _OPTIONS[kind], defaults)
-    if link.faults.unusable != unusable:
-        return None
-    return _add_common_keys(draft)
+    return _add_common_keys(draft) if link.faults.unusable == unusable else None
 
 
 def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
@@ -237,8 +235,7 @@ def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
             link.fault("table", None, "a VRF without its table, ignoring it")
         return None
     virtual = Virtual(options=(("table", str(table)),))
-    draft = Draft(key, link.for_nic(key.mac), virtual=virtual)
-    return _add_common_keys(draft)
+    return _add_common_keys(Draft(key, link.for_nic(key.mac), virtual=virtual))
 
 
 def _nic_draft(name: str, link: Part) -> Optional[Draft]:
@@ -293,9 +290,7 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         mac = match.read("macaddress", values.nic)
         # The MAC address is enough: no two NICs that are not slaves of one device have the same.
         match.use("driver")
-        if mac is None:
-            return None
-        return Draft(LinkKey(mac), link.for_nic(mac))
+        return Draft(LinkKey(mac), link.for_nic(mac)) if mac else None
     if present == "lo":
         link.warn("", "the loopback interface is left to other programs")
         return None

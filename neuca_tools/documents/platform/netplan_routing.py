@@ -123,8 +123,7 @@ _RULE_READERS = {**rule_sections.READERS, "from": _selected_prefix, "to": _selec
 def _with_traits(request: RouteRequest, route: Part, table: int, kind: RouteKind) -> RouteRequest:
     source = route.read("from", values.host)
     if source and source.version != request.to.version:
-        reason = f'the source is not of the family of "{request.to}"'
-        route.fault("from", str(source), reason)
+        route.fault("from", str(source), f'the source is not of the family of "{request.to}"')
     traits = Traits(
         table,
         kind,

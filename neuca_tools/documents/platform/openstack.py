@@ -64,9 +64,8 @@ def read(root: Part) -> PlatformDocument:
         _add_draft(drafts, link, _bond_draft(number, link))
     _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
-        keys, unknown = ("vlan_link", "vlan_id"), "no link has this id, ignoring the VLAN"
-        draft = drafts.vlan_draft(link, keys, unknown)
-        _add_draft(drafts, link, draft)
+        unknown = "no link has this id, ignoring the VLAN"
+        _add_draft(drafts, link, drafts.vlan_draft(link, ("vlan_link", "vlan_id"), unknown))
     for network in root.parts("networks"):
         _add_network(network, drafts)
     return finish_document(drafts.values(), root, by_hand=True)

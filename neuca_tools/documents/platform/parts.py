@@ -129,9 +129,7 @@ class Part:
                 self.fault(key, None, "unknown key, ignoring what it is part of")
 
     def _path(self, key: str) -> str:
-        if self.path and key:
-            return f"{self.path}.{key}"
-        return self.path or key
+        return f"{self.path}.{key}" if self.path and key else self.path or key
 
     def value(self, key: str) -> Tree:
         """The value of a key, which counts as used; None if it is absent."""
@@ -188,9 +186,7 @@ class Part:
 
     def mtu(self, key: str = "mtu") -> Optional[int]:
         """An MTU in bytes; None if there is none, for which platforms have several words."""
-        if self.text(key) in _NO_MTU:
-            return None
-        return self.read(key, values.mtu)
+        return None if self.text(key) in _NO_MTU else self.read(key, values.mtu)
 
     def prefix_length(self) -> Optional[str]:
         """The prefix length or netmask next to an address or destination; None if there is none."""
@@ -339,9 +335,7 @@ def milliseconds(text: str) -> str:
     >>> milliseconds("100"), milliseconds("1s"), milliseconds("1s 500ms")
     ('100', '1000', '1500')
     """
-    if _SPAN.fullmatch(text.strip()):
-        return str(_total_milliseconds(text))
-    return text
+    return str(_total_milliseconds(text)) if _SPAN.fullmatch(text.strip()) else text
 
 
 def seconds(text: str) -> str:

@@ -70,8 +70,7 @@ class _Reader:
         if isinstance(value, _Pairs):
             return self._read_object(value, path, depth)
         if isinstance(value, list):
-            items = enumerate(value)
-            return [self._read(below, f"{path}[{at}]", depth + 1) for at, below in items]
+            return [self._read(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)]
         scalar: Tree = value
         return scalar
 
