@@ -52,7 +52,12 @@ def bind_names(
         for key in sorted(name_keys)
     }
     _bind_new_names(nics_by_name_key, new_names)
-    problems = [*_unnamed(nics_by_name_key), *_described_twice(platform, nics_by_name_key)]
+    problems = [
+        Problem("absent", f'no NIC is named "{key.removeprefix(BY_NAME)}"')
+        for key, nics in nics_by_name_key.items()
+        if not nics
+    ]
+    problems += _described_twice(platform, nics_by_name_key)
     return _bound_platform(platform, nics_by_name_key), problems
 
 
@@ -69,19 +74,10 @@ def _bind_new_names(
             nics_by_name_key[key] = tuple(holders[key])
 
 
-def _unnamed(nics_by_name_key: Mapping[str, Collection[str]]) -> Iterator[Problem]:
-    for key, nics in nics_by_name_key.items():
-        if not nics:
-            yield Problem("absent", f'no NIC is named "{key[len(BY_NAME) :]}"')
-
-
 def _described_twice(
     platform: PlatformDocument, nics_by_name_key: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
-    """A problem for each NIC or VLAN that the document describes several times.
-
-    It may do so by several names, or by a name and by the MAC of the NIC.
-    """
+    """A problem for each NIC or VLAN that is described by several names, or by name and MAC."""
     described: dict[LinkKey, list[str]] = defaultdict(list)
     for request in platform.links:
         bare_request = LinkRequest(request.key, state=request.state, origins=request.origins)

@@ -333,10 +333,7 @@ class LinkResolver(CommonSettings):
             yield self.wanted.get(key) or self._unresolved_link(key)
 
     def _unresolved_link(self, key: LinkKey) -> Link:
-        """A link that is not configured, as far as it is known.
-
-        An absent dataplane NIC is shown with what is requested of it.
-        """
+        """What is known of a link that is not configured; of an absent NIC, what is requested."""
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.virtual_name if key == key.nic else "") or None
         if request is None:

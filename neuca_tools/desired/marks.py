@@ -213,10 +213,7 @@ def is_plain(name: str) -> bool:
 
 
 def _plain_patterns(patterns: Iterable[str]) -> list[str]:
-    """The patterns that every reader interprets alike.
-
-    They consist of plain characters, with an optional `*` at the end.
-    """
+    """The patterns that all readers take alike: plain characters, and maybe a final `*`."""
     return sorted({pattern for pattern in patterns if _PATTERN.fullmatch(pattern)})
 
 

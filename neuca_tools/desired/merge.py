@@ -225,10 +225,7 @@ def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInput
 
 
 def _with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str]) -> Roles:
-    """The roles with those of virtual links, which are those of their lower devices.
-
-    `left` are left alone.
-    """
+    """The roles with those of virtual links: of their lower devices; `left` are left alone."""
     lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
     virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.virtual_kind}
     virtual_roles.update(dict.fromkeys(virtual_roles.keys() & left, "unlisted"))

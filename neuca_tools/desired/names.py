@@ -127,10 +127,7 @@ def _astray_problems(
 def _wished_names(
     keys: Iterable[LinkKey], requests: Requests, record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
-    """The requested name of each of these NICs, or else the recorded one, if it has one.
-
-    A document cannot name a management NIC.
-    """
+    """The requested names of NICs that are not for management, or else the recorded ones."""
     wishes = {key: record.nics.get(key.mac, UNRECORDED).name for key in keys}
     for key in wishes:
         if _is_asked(key, requests) and roles.role(key.mac) == "dataplane":

@@ -153,10 +153,7 @@ def _all_macs(world: World, device: Device) -> frozenset[str]:
 
 
 def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
-    """The MACs of the NICs below the interface; empty if it cannot be used.
-
-    It cannot if one of them is a dataplane or ignored NIC, or if it is a link of ours.
-    """
+    """The MACs of the NICs below it; empty if one is dataplane or ignored, or the link is ours."""
     nics = nics_below(world, [device.index])
     lowers = with_lower_devices(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}

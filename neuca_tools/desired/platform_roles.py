@@ -83,10 +83,7 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
 def _management_groups(
     platform: PlatformDocument, weak: Mapping[str, str]
 ) -> Iterator[dict[str, str]]:
-    """The MACs of the NICs that may be for management, each with the reason, in groups.
-
-    The NICs below a virtual link are one group.
-    """
+    """The NICs that may be for management, with reasons; those below a virtual link are a group."""
     requests = {request.key: request for request in platform.links}
     lower = all_lower_devices(weak, requests)
     for top in weak:

@@ -348,15 +348,10 @@ class Networks:
 
 
 def _hop_of(route: RouteRequest, parts: Iterable[RouteRequest], links: Iterable[LinkKey]) -> Hop:
-    first, *others = links
-    return Hop(
-        route.to,
-        first,
-        route.via,
-        _kernel_metric(route),
-        traits=_normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts)),
-        others=tuple(zip(others, route.others)),
-    )
+    first, *more = links
+    traits = _normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts))
+    others = tuple(zip(more, route.others))
+    return Hop(route.to, first, route.via, _kernel_metric(route), traits=traits, others=others)
 
 
 def _kernel_metric(route: RouteRequest) -> int:

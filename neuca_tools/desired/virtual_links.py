@@ -74,10 +74,7 @@ class VirtualLinks:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _with_defaults(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """The virtual link with default options.
-
-        A VXLAN gets the link that its addresses are reached through.
-        """
+        """With default options; a VXLAN gets the link through which its addresses are reached."""
         options = {
             **link_kinds.default_options(key.kind, virtual),
             **self._default_mac(key, virtual),
@@ -360,9 +357,7 @@ def _deleted_devices(scene: Scene) -> dict[int, Device]:
 def _removed_addresses(
     scene: Scene, gone: Iterable[int], trusted: Optional[Collection[LinkKey]]
 ) -> set[tuple[int, Address]]:
-    """Our addresses that are no longer requested, and those of links that are `gone`, each with the
-    index of its device.
-    """
+    """Our addresses, with device indexes, that are not requested, or on links that are `gone`."""
     requests, devices = scene.requests, scene.device_by_link
     if trusted is not None:
         devices = {key: devices[key] for key in devices.keys() & trusted}
