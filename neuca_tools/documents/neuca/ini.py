@@ -75,16 +75,8 @@ class Line(NamedTuple):
         if severity == "error":
             reason += hash_hint(self.value)
         value = shown_value(self.section, self.key, self.value) if key else ""
-        return Fault(
-            line=self.number,
-            section=self.section,
-            key=key,
-            value=value,
-            reason=reason,
-            severity=severity,
-            unknown=unknown,
-            file=self.source,
-        )
+        fault = Fault(self.number, self.section, key, value, reason, file=self.source)
+        return fault._replace(severity=severity, unknown=unknown)
 
 
 class Section(NamedTuple):

@@ -112,10 +112,7 @@ def _read_global(lines: Iterable[Line], key: str, faults: list[Fault]) -> Option
 
 
 def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
-    """Equal for two lines with the same setting, however they spell an address or a key.
-
-    `keys` has the link of each section that is about one.
-    """
+    """Equal for two lines with the same setting; `keys` has the link of each section about one."""
     try:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))

@@ -71,9 +71,8 @@ def link_reference(text: str) -> LinkKey:
         return LinkKey(values.nic(name))
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
-            raise UnusableError(
-                f'"{values.clip(name)}" is neither a MAC address nor a link such as "bond NAME"'
-            ) from None
+            reason = 'is neither a MAC address nor a link such as "bond NAME"'
+            raise UnusableError(f'"{values.clip(name)}" {reason}') from None
     return LinkKey(values.nic(base), values.vlan_id(number))
 
 

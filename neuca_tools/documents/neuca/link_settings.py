@@ -76,10 +76,8 @@ def _read_rate(text: str) -> str:
     except ValueError:
         rate = 0
     if not _MIN_RATE <= rate <= _MAX_RATE:
-        raise UnusableError(
-            f'"{values.clip(text)}" is not a rate from'
-            f" {rate_text(_MIN_RATE)} to {rate_text(_MAX_RATE)}"
-        )
+        bounds = f"{rate_text(_MIN_RATE)} to {rate_text(_MAX_RATE)}"
+        raise UnusableError(f'"{values.clip(text)}" is not a rate from {bounds}')
     return rate_text(rate)
 
 

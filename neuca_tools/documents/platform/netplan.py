@@ -298,9 +298,8 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         link.warn("match", "it matches every NIC, ignoring it")
         return None
     if match.tree and ("driver" in match.tree or match.text("name") is None):
-        link.warn(
-            "match", "it matches NICs by more than their MAC address or their name, ignoring it"
-        )
+        reason = "it matches NICs by more than their MAC address or their name, ignoring it"
+        link.warn("match", reason)
         return None
     return Draft(by_name(present), link)
 

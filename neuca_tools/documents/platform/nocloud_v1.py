@@ -99,9 +99,8 @@ def _left_to_others(top: Part) -> set[str]:
         kind = link.text("type")
         if kind not in _KINDS or (kind == "loopback" and _has_addresses(link)):
             names.add(link.text("name") or "")
-            link.warn(
-                "type", "this kind of link is left to other programs, with everything on top of it"
-            )
+            reason = "this kind of link is left to other programs, with everything on top of it"
+            link.warn("type", reason)
     return names
 
 

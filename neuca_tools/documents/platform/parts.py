@@ -100,17 +100,10 @@ class Part:
 
         The key, and everything below it, is not named again as unused.
         """
-        fault = Fault(
-            line=0,
-            section=f"{self.document} {self.mac}".strip(),
-            key=clip(self._path(key)),
-            value=clip(value) if isinstance(value, str) else "",
-            reason=reason,
-            severity=severity,
-            unknown=unknown,
-        )
+        section, path = f"{self.document} {self.mac}".strip(), clip(self._path(key))
+        shown = clip(value) if isinstance(value, str) else ""
         self.close(key)
-        self.faults.add(fault)
+        self.faults.add(Fault(0, section, path, shown, reason, severity=severity, unknown=unknown))
 
     def warn(self, key: str, reason: str) -> None:
         """Record a warning about a key."""
