@@ -52,11 +52,8 @@ def bind_names(
         for key in sorted(name_keys)
     }
     _bind_new_names(nics_by_name_key, new_names)
-    problems = [
-        Problem("absent", f'no NIC is named "{key.removeprefix(BY_NAME)}"')
-        for key, nics in nics_by_name_key.items()
-        if not nics
-    ]
+    unknown = (key.removeprefix(BY_NAME) for key, nics in nics_by_name_key.items() if not nics)
+    problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
     problems += _described_twice(platform, nics_by_name_key)
     return _bound_platform(platform, nics_by_name_key), problems
 

@@ -91,11 +91,9 @@ class CommonSettings:
         no_ipv6 = self._no_ipv6_reason(future_mtu)
         before = self.originals_of(request.key)
         queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
-        original = {
-            name: value
-            for name, value in restored_sysctls(before.sysctls, link, self.world).items()
-            if not (no_ipv6 and name.startswith(IPV6))
-        }
+        original = restored_sysctls(before.sysctls, link, self.world)
+        if no_ipv6:
+            original = {name: original[name] for name in original if not name.startswith(IPV6)}
         bare = addresses_in_management(request, self.gateways, self.limits)
         unrequested = original
         if request.key in self._quiet and not no_ipv6:

@@ -167,30 +167,19 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     removed: it may be meant, and a client that still runs would add it again. Routes that this pass
     removes, and those of links on which we have a DHCP client, are left out.
     """
-    removed = {
-        (hop.to, observed.links[hop.link].index, hop.metric)
-        for hop in observed.hops
-        if hop.left_over
-    }
+    left_over = (hop for hop in observed.hops if hop.left_over)
+    removed = {(hop.to, observed.links[hop.link].index, hop.metric) for hop in left_over}
     left_out = {observed.links[key].index for key in roles.dhcp.clients if key in observed.links}
     left_out |= roles.guard.devices
     managing = best_default_routes(routes_through(world, roles.guard.management))
     metrics = {route.to.version: route.metric for route in managing}
-    for route, device in _default_routes_of_others(world, left_out):
-        metric = metrics.get(route.to.version, 0)
-        is_removed = (route.to, route.index, route.metric) in removed
-        if route.metric < metric and not is_removed:
-            yield _bypass_problem(route, device, metric, world)
-
-
-def _default_routes_of_others(
-    world: World, left_out: Collection[int]
-) -> Iterator[tuple[Route, Device]]:
-    """The default routes of other programs through NICs, apart from those `left_out`."""
     nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
     for route in routes_through(world, nics):
-        if route.is_default and not route.is_ours:
-            yield route, nics[route.index]
+        metric = metrics.get(route.to.version, 0)
+        is_removed = (route.to, route.index, route.metric) in removed
+        is_of_others = route.is_default and not route.is_ours
+        if is_of_others and route.metric < metric and not is_removed:
+            yield _bypass_problem(route, nics[route.index], metric, world)
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:

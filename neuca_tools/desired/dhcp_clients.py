@@ -187,10 +187,8 @@ def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) ->
         return True
     version = 4 if request.leases.dhcp4 else 6  # the first family that is requested
     index = device.index if device else 0
-    leases = (
-        pair for pair in world.leased_addresses if pair[0] == index and pair[1].version == version
-    )
-    return all(pair in world.autoconfigured for pair in leases)
+    leases = world.leased_addresses - world.autoconfigured
+    return all((at, address.version) != (index, version) for at, address in leases)
 
 
 def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[LinkKey]:

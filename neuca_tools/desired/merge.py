@@ -144,10 +144,8 @@ def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    has_unlisted = any(
-        roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
-        for mac, device in roles.nics.items()
-    )
+    unlisted = (device for mac, device in roles.nics.items() if roles.role(mac) == "unlisted")
+    has_unlisted = any(device.kind not in VIRTUAL_NICS for device in unlisted)
     is_open = has_unlisted and not roles.choice.candidates
     return is_open and not world.is_aged(EARLY_MARK_SECONDS)
 
@@ -218,10 +216,8 @@ def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInput
     roles = assign_roles(inputs.world, known, inputs.policy, inputs.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = _with_virtual_roles(roles, every, left)
-    return replace(
-        roles,
-        reasons={**platform_roles.role_reasons(platform, roles, named, left), **roles.reasons},
-    )
+    reasons = platform_roles.role_reasons(platform, roles, named, left)
+    return replace(roles, reasons={**reasons, **roles.reasons})
 
 
 def _with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str]) -> Roles:

@@ -213,20 +213,14 @@ class MtuResolver:
     def _keeping_ipv6(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
         device = self.device_by_link.get(key)
-        if not mtu or device is None:
+        if not mtu or device is None or not mtu < MIN_IPV6_MTU <= device.mtu:
             return mtu
-        theirs = (
-            address
-            for address in self.world.addresses.get(device.index, ())
-            if address.version == 6
-            and not address.is_link_local
-            and (key, address) not in self.record.owned.addresses
-        )
-        address = next(theirs, None) if mtu < MIN_IPV6_MTU <= device.mtu else None
-        if address is None:
-            return mtu
-        self._refuse(key, mtu, f'"{device.name}" would lose its IPv6 address {address}')
-        return None
+        for address in self.world.addresses.get(device.index, ()):
+            is_ours = (key, address) in self.record.owned.addresses
+            if address.version == 6 and not (address.is_link_local or is_ours):
+                self._refuse(key, mtu, f'"{device.name}" would lose its IPv6 address {address}')
+                return None
+        return mtu
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
         """An upper device whose MTU the kernel would lower, if there is one that we do not set."""

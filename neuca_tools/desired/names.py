@@ -86,12 +86,9 @@ def _taken_problems(
 def _movable(roles: Roles) -> set[LinkKey]:
     """The NICs that a pass may rename."""
     fixed = {key.mac for key in roles.dhcp.links_of(MANAGERS)} | roles.dhcp.left_to_others
-    return {
-        LinkKey(mac)
-        for mac, device in roles.nics.items()
-        if roles.role(mac) == "dataplane" and device.index not in roles.guard.devices
-        if mac not in fixed
-    }
+    nics = roles.nics.items()
+    free = (mac for mac, device in nics if device.index not in roles.guard.devices)
+    return {LinkKey(mac) for mac in free if roles.role(mac) == "dataplane" and mac not in fixed}
 
 
 def reserved_names(roles: Roles, record: Record) -> dict[LinkKey, str]:

@@ -56,11 +56,9 @@ def platform_claims(
         if hint.mac not in configured:
             reasons = firm if hint.firm else weak
             reasons[identity_by_mac.get(hint.mac, hint.mac)] = hint.reason
-    described = (
-        identity_by_mac.get(request.key.mac, request.key.mac) for request in platform.links
-    )
+    macs = {request.key.mac for request in platform.links}
     return PlatformClaims(
-        frozenset(described),
+        frozenset(identity_by_mac.get(mac, mac) for mac in macs),
         firm,
         tuple(_management_groups(platform, weak)),
         _dataplane_vlans(platform, world),

@@ -290,14 +290,10 @@ def _form_reason(route: RouteRequest) -> Optional[str]:
 def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
     """Whether the link is to get addresses of this family from others, and has none."""
     leases = request.leases.dhcp4 if version == 4 else request.leases.has_ipv6
-    return (
-        bool(leases)
-        and present.state == "up"
-        and all(
-            address.version != version or address.is_link_local or address in request.addresses
-            for address in present.addresses
-        )
-    )
+    if not leases or present.state != "up":
+        return False
+    own = (address for address in present.addresses if address.version == version)
+    return all(address.is_link_local or address in request.addresses for address in own)
 
 
 def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:

@@ -88,11 +88,7 @@ def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
 
     They have no effect, and the kernel takes a request to delete the other one for them.
     """
-    return {
-        rule: rules[rule]
-        for rule in rules
-        if not any(wider in rules for wider in _wider_rules(rule))
-    }
+    return {rule: rules[rule] for rule in rules if rules.keys().isdisjoint(_wider_rules(rule))}
 
 
 def _wider_rules(rule: Rule) -> Iterator[Rule]:

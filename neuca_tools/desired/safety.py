@@ -242,10 +242,8 @@ def guarded_networks(
         for address in world.addresses.get(index, ())
         if address.version == 4 or (index, address) not in world.leased_addresses
     )
-    guarded = {*map(ip_network, (*metadata_hosts, *gateways, *own))}
-    guarded.update(
-        network for network in map(ip_network, remembered) if network.version not in versions
-    )
+    kept = (network for network in map(ip_network, remembered) if network.version not in versions)
+    guarded = {*map(ip_network, (*metadata_hosts, *gateways, *own)), *kept}
     return tuple(sorted(map(str, guarded)))
 
 

@@ -132,9 +132,8 @@ class VirtualLinks:
         """Whether all of its lower devices are absent. A present link goes on without members."""
         if not virtual.lower or (virtual.members and key.mac in self.roles.made.devices):
             return False
-        return not any(
-            lower.virtual_kind or lower.mac in self.roles.nics for lower in virtual.lower
-        )
+        nics = self.roles.nics
+        return not any(lower.virtual_kind or lower.mac in nics for lower in virtual.lower)
 
     def _mac_reason(self, key: LinkKey, virtual: Virtual) -> Optional[str]:
         """Why it may not have its MAC.
@@ -253,10 +252,9 @@ def deletable_links(
     kept = links_with_additions(scene, owned)
     if virtual_links is None:
         return copies - kept.keys(), []
+    old = [key for key in kept if key not in requests]
     problems = [
-        Problem("refused", f"it is no longer requested, but {kept[key]}", key)
-        for key in kept
-        if key not in requests
+        Problem("refused", f"it is no longer requested, but {kept[key]}", key) for key in old
     ]
     # A VLAN on a NIC is judged elsewhere.
     refused = {key for key in requests if key.virtual_kind and key.nic not in virtual_links.links}
@@ -331,6 +329,7 @@ def _world_without(
 ) -> World:
     # A VRF loses the routes of its members with its table; no other link has one.
     tables = {vrf_table(Virtual(options=device.options)) for device in gone.values()}
+    routes = (route for route in world.other_routes if route.traits.table not in tables)
     return replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
@@ -338,9 +337,7 @@ def _world_without(
             index: tuple(address for address in present if (index, address) not in removed)
             for index, present in world.addresses.items()
         },
-        other_routes=tuple(
-            route for route in world.other_routes if route.traits.table not in tables
-        ),
+        other_routes=tuple(routes),
     )
 
 
@@ -348,10 +345,8 @@ def _deleted_devices(scene: Scene) -> dict[int, Device]:
     """The devices of our links that are no longer requested and may go."""
     old = scene.record.owned.vlans - scene.requests.keys()
     old -= links_with_additions(scene, old).keys() if old else set()
-    return {
-        scene.device_by_link[key].index: scene.device_by_link[key]
-        for key in old & scene.device_by_link.keys()
-    }
+    devices = scene.device_by_link
+    return {devices[key].index: devices[key] for key in old & devices.keys()}
 
 
 def _removed_addresses(
