@@ -58,9 +58,8 @@ def made_of(links: Sequence[LinkRequest]) -> Iterator[Clash]:
     """Virtual links that lack something, or have what they cannot have."""
     names = {request.key: request.name for request in links if request.name}
     for request in links:
-        reason = request.virtual and link_kinds.incomplete_reason(
-            request.key, request.virtual, names
-        )
+        virtual = request.virtual
+        reason = virtual and link_kinds.incomplete_reason(request.key, virtual, names)
         if reason and request.key.virtual_kind and request.key.vlan_id is None:
             text = f"{_link_label(request)}: {reason}"
             yield Clash(_place_of(request, "state"), "", text, link=request.key)

@@ -209,10 +209,8 @@ def merge_layers(
     The lower devices of a link that is requested to be up are brought up too. Those without a state
     have no lower devices of their own, so that the order does not matter.
     """
-    merged = {
-        request.key: request
-        for request in with_parents(with_vrfs(combine_requests(document, local)))
-    }
+    combined = with_parents(with_vrfs(combine_requests(document, local)))
+    merged = {request.key: request for request in combined}
     for key, request in tuple(merged.items()):
         for lower in (key.nic, *lower_of(request)):
             if request.state == "up" and lower in merged and merged[lower].state is None:

@@ -250,9 +250,8 @@ def redact_text(text: str) -> str:
     sections, _ = read(text)
     out = [""] * (text.count("\n") + 1)
     for section in sections:
-        out[section.number - 1] = "[redacted]"
-        if is_known_section(section.name):
-            out[section.number - 1] = f"[{section.name}]"
+        name = section.name if is_known_section(section.name) else "redacted"
+        out[section.number - 1] = f"[{name}]"
         for line in section.lines:
             # A key like "[x]" would be read as a section if it were written with a blank behind it.
             if is_open(line.section, line.key) and not line.key.startswith("["):

@@ -236,11 +236,8 @@ def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
 
 def find_value(document: Document, section: str, key: str) -> Optional[str]:
     """A value as written in the document; None if it is absent. Only `key` is case-insensitive."""
-    lower = key.lower()
-    return next(
-        (item.value for item in document.items if item.section == section and item.key == lower),
-        None,
-    )
+    items = (item for item in document.items if (item.section, item.key) == (section, key.lower()))
+    return next((item.value for item in items), None)
 
 
 def _suggest_spellings(faults: list[Fault]) -> None:

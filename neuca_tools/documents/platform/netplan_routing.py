@@ -151,9 +151,7 @@ def _add_rule(draft: Draft, rule: Part, own: int) -> None:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
-        draft.rules += [
-            RuleRequest(selector, rule.where, draft.key)
-            for selector in rule_sections.rules_of(selectors)
-        ]
+        own_rules = rule_sections.rules_of(selectors)
+        draft.rules += [RuleRequest(own_rule, rule.where, draft.key) for own_rule in own_rules]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")

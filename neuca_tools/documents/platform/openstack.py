@@ -109,11 +109,8 @@ def _set_members(physical: Iterable[Part], drafts: LinkDrafts) -> None:
     """Set the members of the bonds, and skip the bonds of which a member is unusable."""
     named = LinkDrafts()
     named.update((draft.name, draft) for draft in drafts.values() if draft.name)
-    bonds = {
-        name: Upper(draft.part, "bond", "bond_links")
-        for name, draft in drafts.items()
-        if draft.key.kind == "bond"
-    }
+    of_bonds = ((name, draft.part) for name, draft in drafts.items() if draft.key.kind == "bond")
+    bonds = {name: Upper(part, "bond", "bond_links") for name, part in of_bonds}
     skipped = SkippedLinks((), bonds, drafts)
     ids = (link.text("id") for link in physical)
     skipped.add_unusable(name for name in ids if name and name not in drafts)
