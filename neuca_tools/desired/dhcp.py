@@ -200,10 +200,8 @@ class LearnedConfiguration:
         for route in self.world.routes:
             is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
             if is_foreign and route.to.prefixlen == 0:
-                text = (
-                    f"the main table has an IPv{route.to.version} default route through it that"
-                    " neucad did not add"
-                )
+                what = f"an IPv{route.to.version} default route through it"
+                text = f"the main table has {what} that neucad did not add"
                 self.problems.append(Problem("contested", text, key))
 
 

@@ -116,11 +116,8 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     """
     wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": asked.takes_advertisements}
     base = link_label(key)
-    return {
-        f"{base}{PROTOCOL_SEPARATOR if protocol else ''}{protocol}": protocol
-        for protocol, is_wanted in wanted.items()
-        if is_wanted
-    }
+    protocols = [protocol for protocol, is_wanted in wanted.items() if is_wanted]
+    return {f"{base}{PROTOCOL_SEPARATOR if name else ''}{name}": name for name in protocols}
 
 
 def file_name(manager: str, key: LinkKey) -> str:

@@ -309,9 +309,8 @@ class LinkResolver(CommonSettings):
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device = self.device_by_link.get(key)
-            if device is None or device.index in self.roles.guard.devices:
-                continue
-            if key in self.requests or key in self.record.owned.vlans:
+            is_ours = key in self.requests or key in self.record.owned.vlans
+            if device is None or is_ours or device.index in self.roles.guard.devices:
                 continue
             if self.originals_of(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)

@@ -308,10 +308,8 @@ def request_digests(
     parts: dict[str, list[str]] = defaultdict(list)
     for key in sorted(layers.requests):
         request = layers.requests[key]
-        parts[key.mac].append(request.substance())
-        parts[key.mac] += [
-            f"not {address}" for address in request.addresses if address.ip in refused
-        ]
+        lost = [address for address in request.addresses if address.ip in refused]
+        parts[key.mac] += [request.substance(), *map("not {}".format, lost)]
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")

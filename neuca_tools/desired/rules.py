@@ -56,10 +56,8 @@ def _refusal_reason(
         if not rule.mask:
             return "it has neither from nor mark, so it could select traffic of the management NIC"
         if rule.table not in tables:
-            return (
-                "without from, its table must be one of the document's own,"
-                f" which {rule.table} is not"
-            )
+            need = "without from, its table must be one of the document's own"
+            return f"{need}, which {rule.table} is not"
         return MARKED if limits.has_mark(rule.mark, rule.mask) else None
     source = ip_network(rule.source)
     is_own = source.prefixlen == source.max_prefixlen and source.network_address in own

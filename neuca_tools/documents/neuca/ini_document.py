@@ -74,20 +74,16 @@ def _build_document(
     requests, ignored = _link_requests(keys, lines, grouped["interfaces"], faults)
     read_route = partial(_usable_route, ignored)
     read_user = partial(tables.read_user, faults)
-    routes = tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults)
-    rules = rule_sections.read(lines, faults)
-    users = tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults)
-    scripts = tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults)
     return Document(
         hostname=hostname,
         router=cast(Router, router or "user"),
         items=tuple(Item(line.section, line.key, line.value, line.number) for line in lines),
         links=requests,
-        routes=routes,
-        users=users,
-        scripts=scripts,
+        routes=tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults),
+        rules=rule_sections.read(lines, faults),
+        users=tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults),
+        scripts=tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults),
         storage=tables.storage_rows(grouped["storage"], MAX_ROWS, faults),
-        rules=rules,
         faults=_limit_faults(faults),
     )
 
