@@ -52,9 +52,7 @@ def bind_names(
         for key in sorted(name_keys)
     }
     _bind_new_names(nics_by_name_key, new_names)
-    unknown = (key.removeprefix(BY_NAME) for key, nics in nics_by_name_key.items() if not nics)
-    problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
-    problems += _described_twice(platform, nics_by_name_key)
+    problems = [*_unnamed(nics_by_name_key), *_described_twice(platform, nics_by_name_key)]
     return _bound_platform(platform, nics_by_name_key), problems
 
 
@@ -69,6 +67,12 @@ def _bind_new_names(
     for key in nics_by_name_key.keys() & holders.keys():
         if len(holders[key]) == 1:
             nics_by_name_key[key] = tuple(holders[key])
+
+
+def _unnamed(nics_by_name_key: Mapping[str, Collection[str]]) -> Iterator[Problem]:
+    for key, nics in nics_by_name_key.items():
+        if not nics:
+            yield Problem("absent", f'no NIC is named "{key[len(BY_NAME) :]}"')
 
 
 def _described_twice(
@@ -168,8 +172,11 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
         if fnmatchcase(record.nics.get(mac, UNRECORDED).name or device.name, pattern)
     }
     if not called or _is_pattern(pattern):
-        names = ((mac, name) for mac, device in nics.items() for name in device.altnames)
-        called |= {mac for mac, name in names if fnmatchcase(name, pattern)}
+        called |= {
+            mac
+            for mac, device in nics.items()
+            if any(fnmatchcase(name, pattern) for name in device.altnames)
+        }
     return tuple(sorted(called))
 
 

@@ -257,9 +257,13 @@ class CommonSettings:
         if other:
             return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.world, self.roles)
-        if reason is None and (mac in self.record.nics or LinkKey(mac) in self.requests):
-            reason = f"the MAC address {mac} is that of another NIC"  # which may be absent
-        return reason
+        return reason or self._absent_owner_reason(mac)
+
+    def _absent_owner_reason(self, mac: str) -> Optional[str]:
+        """Whether it is the MAC of a NIC that is known and may be absent."""
+        if mac in self.record.nics or LinkKey(mac) in self.requests:
+            return f"the MAC address {mac} is that of another NIC"
+        return None
 
     def _primary_reason(self, key: LinkKey, wanted: str) -> Optional[str]:
         """Why a member may not be the primary one: another one is requested to be that."""

@@ -150,11 +150,8 @@ def shortest_granted(requested: Collection[Network], kept: Collection[Network]) 
 
 def _networks_of(version: int, networks: Iterable[Network]) -> list[Network]:
     """The networks of one family, without default routes, which only the administrator permits."""
-    return [
-        network
-        for network in networks
-        if network.version == version and network.prefixlen >= SHORTEST_PREFIX
-    ]
+    family = (network for network in networks if network.version == version)
+    return [network for network in family if network.prefixlen >= SHORTEST_PREFIX]
 
 
 # --- Default routes of other programs -------------------------------------------------------------
@@ -173,13 +170,21 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     left_out |= roles.guard.devices
     managing = best_default_routes(routes_through(world, roles.guard.management))
     metrics = {route.to.version: route.metric for route in managing}
-    nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
-    for route in routes_through(world, nics):
+    for route, device in _default_routes_of_others(world, left_out):
         metric = metrics.get(route.to.version, 0)
         is_removed = (route.to, route.index, route.metric) in removed
-        is_of_others = route.is_default and not route.is_ours
-        if is_of_others and route.metric < metric and not is_removed:
-            yield _bypass_problem(route, nics[route.index], metric, world)
+        if route.metric < metric and not is_removed:
+            yield _bypass_problem(route, device, metric, world)
+
+
+def _default_routes_of_others(
+    world: World, left_out: Collection[int]
+) -> Iterator[tuple[Route, Device]]:
+    """The default routes of other programs through NICs, apart from those `left_out`."""
+    nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
+    for route in routes_through(world, nics):
+        if route.is_default and not route.is_ours:
+            yield route, nics[route.index]
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:

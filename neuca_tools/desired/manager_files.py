@@ -272,12 +272,17 @@ class _Files:
         for key in sorted(self.roles.dhcp.links_of(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
             contents.pop(path, None)
-            if self.resolution.is_undecided(key):
-                content = files.get(path) or content
+            content = self._kept_content(path, key, files) or content
             if content:
                 contents[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_files.uuid_of(content)
         return Marks(contents, {path: told[path] for path in contents}, profiles)
+
+    def _kept_content(
+        self, path: str, key: LinkKey, files: Mapping[str, Optional[bytes]]
+    ) -> Optional[bytes]:
+        """The present content, if an unusable part of the document may be about the link."""
+        return files.get(path) if self.resolution.is_undecided(key) else None
 
     def _is_decided(self, key: LinkKey) -> bool:
         """Whether it is known what is requested of the link."""

@@ -161,11 +161,16 @@ def _all_entries(tree: Tree) -> Iterator[_Entry]:
         if isinstance(item, list):
             waiting += ((element, f"{path}[{at}]", False) for at, element in enumerate(item))
         elif isinstance(item, dict):
-            pairs = ((key, value) for key, value in item.items() if key != REPEATED)
-            for entry in [_Entry(_path_below(path, key), key, value) for key, value in pairs]:
+            for entry in _own_entries(item, path):
                 if not named:
                     yield entry
                 waiting.append((entry.value, entry.path, not named and entry.key in _NAMED))
+
+
+def _own_entries(tree: dict[str, Tree], path: str) -> Iterator[_Entry]:
+    for key, value in tree.items():
+        if key != REPEATED:
+            yield _Entry(_path_below(path, key), key, value)
 
 
 def _path_below(path: str, key: str) -> str:
