@@ -97,9 +97,10 @@ class VirtualLinks:
         if not virtual.members or not fixed or virtual.option("table"):
             return {}
         first = virtual.members[0]
-        mac = self._present_mac(key) or first.mac
+        its_mac = first.mac
         if first.virtual_kind:
-            mac = self._present_mac(key) or self.links.get(first.nic, Virtual()).option("mac")
+            its_mac = self.links.get(first.nic, Virtual()).option("mac")
+        mac = self._present_mac(key) or its_mac
         return {"mac": mac} if mac else {}
 
     def _present_mac(self, key: LinkKey) -> str:
