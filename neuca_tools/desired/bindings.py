@@ -78,10 +78,7 @@ def _unnamed(nics_by_name_key: Mapping[str, Collection[str]]) -> Iterator[Proble
 def _described_twice(
     platform: PlatformDocument, nics_by_name_key: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
-    """A problem for each NIC or VLAN that the document describes several times.
-
-    It may do so by several names, or by a name and by the MAC of the NIC.
-    """
+    """A problem for each NIC or VLAN that is described by several names, or by name and MAC."""
     described: dict[LinkKey, list[str]] = defaultdict(list)
     for request in platform.links:
         bare_request = LinkRequest(request.key, state=request.state, origins=request.origins)
@@ -97,11 +94,7 @@ def _described_twice(
 
 
 def _bound_keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
-    """The links that a key of a document means.
-
-    `identities` maps the MAC of a key to the NICs that it stands for; one that is missing stands
-    for itself.
-    """
+    """The links that a key means: `identities` has the NICs of each MAC that stands for others."""
     return [LinkKey(mac, key.vlan_id) for mac in identities.get(key.mac, (key.mac,))]
 
 
@@ -143,7 +136,7 @@ def bound_links(
         virtual = request.virtual
         if virtual:
             every = (key for member in virtual.members for key in _bound_keys(member, identities))
-            parents = _bound_keys(virtual.parent, identities) if virtual.parent else []
+            parents = _bound_keys(virtual.parent, identities) if virtual.parent else ()
             parent = next(iter(parents), virtual.parent)
             virtual = virtual._replace(members=tuple(every), parent=parent)
         for key in _bound_keys(request.key, identities):
@@ -249,8 +242,8 @@ def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     A short form of several ports protects them all.
     """
     ports = list(_infiniband_ports(world, record))
-    ignored = {guid for guid, other_forms in ports if other_forms & policy.ignored}
-    management = {guid for guid, other_forms in ports if other_forms & policy.management}
-    return policy._replace(
-        ignored=policy.ignored | ignored, management=policy.management | management
+    ignored, management = (
+        macs | {guid for guid, other_forms in ports if other_forms & macs}
+        for macs in (policy.ignored, policy.management)
     )
+    return policy._replace(ignored=ignored, management=management)

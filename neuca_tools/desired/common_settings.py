@@ -8,7 +8,7 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Optional
 
@@ -48,6 +48,7 @@ DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
 OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link depends on
 
 
+@dataclass
 class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
     `without_ipv6` the reasons why links have no IPv6.
@@ -56,38 +57,30 @@ class CommonSettings:
     `masters` has the requested bond or bridge of each link.
     """
 
-    def __init__(
-        self,
-        scene: Scene,
-        limits: RequestLimits,
-        masters: Mapping[LinkKey, LinkKey],
-        sysctl_judge: allowed_sysctls.Judge,
-        gateways: Gateways,
-        *,
-        trusted: Optional[Collection[LinkKey]],
-    ) -> None:
-        self.scene, self.limits = scene, limits
-        self.masters, self.trusted = masters, trusted
-        self.requests, self.world, self.roles, self.record, self.device_by_link = scene
-        self.sysctl_judge, self.gateways = sysctl_judge, gateways
+    scene: Scene
+    limits: RequestLimits
+    masters: Mapping[LinkKey, LinkKey]
+    sysctl_judge: allowed_sysctls.Judge
+    gateways: Gateways
+    trusted: Optional[Collection[LinkKey]]
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    sysctls: dict[str, str] = field(default_factory=dict)
+    without_ipv6: dict[LinkKey, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.requests, self.world, self.roles, self.record, self.device_by_link = self.scene
         self._quiet = links_without_advertisements(
-            self.requests, self.roles, self.world, sysctl_judge.advertised
+            self.requests, self.roles, self.world, self.sysctl_judge.advertised
         )
-        self.problems: list[Problem] = []
-        self.notes: list[Note] = []
-        self.sysctls: dict[str, str] = {}
-        self.without_ipv6: dict[LinkKey, str] = {}
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
 
-    def _is_sure(self, key: LinkKey) -> bool:
-        """Whether no unusable part of the document can be about the link."""
-        return self.trusted is None or key in self.trusted
-
     def originals_of(self, key: LinkKey) -> OriginalValues:
         """The link's original values; none if the document is too incomplete to restore them."""
-        return self.record.originals.get(key, UNCHANGED) if self._is_sure(key) else UNCHANGED
+        is_sure = self.trusted is None or key in self.trusted
+        return self.record.originals.get(key, UNCHANGED) if is_sure else UNCHANGED
 
     def add(self, request: LinkRequest, link: Link, mtu: Optional[int], future_mtu: int) -> Link:
         """The link with the settings; those that are not requested get their original value.
@@ -98,18 +91,15 @@ class CommonSettings:
         no_ipv6 = self._no_ipv6_reason(future_mtu)
         before = self.originals_of(request.key)
         queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
-        original = {
-            name: value
-            for name, value in restored_sysctls(before.sysctls, link, self.world).items()
-            if not (no_ipv6 and name.startswith(IPV6))
-        }
+        original = restored_sysctls(before.sysctls, link, self.world)
+        if no_ipv6:
+            original = {name: original[name] for name in original if not name.startswith(IPV6)}
         bare = addresses_in_management(request, self.gateways, self.limits)
-        unrequested = dict(original)
+        unrequested = original
         if request.key in self._quiet and not no_ipv6:
             by_manager = manager_takes_advertisements(request, self.roles)
-            unrequested.update(
-                advertisements_off(link, self.world, future_mtu, by_manager=by_manager)
-            )
+            off = advertisements_off(link, self.world, future_mtu, by_manager=by_manager)
+            unrequested = {**original, **off}
         reason = no_ipv6 or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
@@ -234,16 +224,12 @@ class CommonSettings:
 
     def master(self, key: LinkKey) -> str:
         """The kind of the requested bond, bridge or VRF of the link; empty for none."""
-        if key not in self.masters:
-            return ""
-        return self.masters[key].kind
+        return self.masters[key].kind if key in self.masters else ""
 
     def is_joined(self, key: LinkKey) -> bool:
         """Whether the link is in its requested bond or bridge already."""
-        if key not in self.masters:
-            return False
-        devices = self.device_by_link
-        device, master = devices.get(key), devices.get(self.masters[key])
+        device = self.device_by_link.get(key)
+        master = self.device_by_link.get(self.masters[key]) if key in self.masters else None
         return device is not None and master is not None and device.master == master.index
 
     def restorable(self, key: LinkKey, original: Mapping[str, str]) -> dict[str, str]:
@@ -285,14 +271,12 @@ class CommonSettings:
             return None
         members = (link for link in self.masters if self.masters[link] == self.masters.get(key))
         other = self._also_requested(key, members, PRIMARY, "yes")
-        return (
-            f"{other} is requested as the primary member too, so none of them is" if other else None
-        )
+        reason = f"{other} is requested as the primary member too, so none of them is"
+        return reason if other else None
 
     def _also_requested(
         self, key: LinkKey, links: Iterable[LinkKey], setting: str, value: str
     ) -> Optional[LinkKey]:
         """Another one of these links for which the same value is requested."""
-        requests = self.requests
-        others = (link for link in links if dict(requests[link].device).get(setting) == value)
+        others = (link for link in links if dict(self.requests[link].device).get(setting) == value)
         return next((link for link in others if link != key), None)

@@ -32,7 +32,6 @@ from neuca_tools.model.routing import MAIN_TABLE
 from neuca_tools.model.topology import best_default_routes, nics_in, routes_through
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
-
 # The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of
 # the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
 # /13, half of what IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
@@ -81,8 +80,7 @@ def shared_tables(world: World) -> frozenset[int]:
 
     Any packet may be routed by these, also one of the management NIC.
     """
-    foreign = {seen.rule.table for seen in world.rules if not seen.is_ours}
-    return frozenset({*foreign, MAIN_TABLE})
+    return frozenset({seen.rule.table for seen in world.rules if not seen.is_ours} | {MAIN_TABLE})
 
 
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
@@ -125,8 +123,7 @@ def kept_networks(
     if removable.routes:
         return frozenset(connected)
     ours = (route for route in (*world.routes, *world.other_routes) if route.is_ours)
-    routed = {route.to for route in ours if route.traits.table in tables}
-    return frozenset(connected | routed)
+    return frozenset(connected | {route.to for route in ours if route.traits.table in tables})
 
 
 def shortest_granted(requested: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
@@ -141,9 +138,8 @@ def shortest_granted(requested: Collection[Network], kept: Collection[Network]) 
         of_kept, of_requested = _networks_of(version, kept), _networks_of(version, requested)
         shortest[version] = SHORTEST_PREFIX
         for length in sorted({network.prefixlen for network in of_requested}):
-            granted = (
-                network for network in of_requested if network.prefixlen >= shortest[version]
-            )
+            least = shortest[version]
+            granted = (network for network in of_requested if network.prefixlen >= least)
             networks = [*of_kept, *granted]
             # The first count is the faster one: too high if networks overlap or are not public.
             if _count_addresses(networks) <= limit or count_public(networks, version) <= limit:
@@ -154,11 +150,8 @@ def shortest_granted(requested: Collection[Network], kept: Collection[Network]) 
 
 def _networks_of(version: int, networks: Iterable[Network]) -> list[Network]:
     """The networks of one family, without default routes, which only the administrator permits."""
-    return [
-        network
-        for network in networks
-        if network.version == version and network.prefixlen >= SHORTEST_PREFIX
-    ]
+    family = (network for network in networks if network.version == version)
+    return [network for network in family if network.prefixlen >= SHORTEST_PREFIX]
 
 
 # --- Default routes of other programs -------------------------------------------------------------
@@ -171,11 +164,8 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     removed: it may be meant, and a client that still runs would add it again. Routes that this pass
     removes, and those of links on which we have a DHCP client, are left out.
     """
-    removed = {
-        (hop.to, observed.links[hop.link].index, hop.metric)
-        for hop in observed.hops
-        if hop.left_over
-    }
+    left_over = (hop for hop in observed.hops if hop.left_over)
+    removed = {(hop.to, observed.links[hop.link].index, hop.metric) for hop in left_over}
     left_out = {observed.links[key].index for key in roles.dhcp.clients if key in observed.links}
     left_out |= roles.guard.devices
     managing = best_default_routes(routes_through(world, roles.guard.management))
@@ -199,14 +189,10 @@ def _default_routes_of_others(
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:
     path = f"{device.name} via {route.via}" if route.via else device.name
-    leases = [
-        str(address)
-        for address in world.addresses.get(device.index, ())
-        if (device.index, address) in world.leased_addresses and address.version == route.to.version
-    ]
-    lease = ""
-    if leases:
-        lease = f"; {device.name} has {', '.join(leases)} from a DHCP client or router"
+    addresses, leased = world.addresses.get(device.index, ()), world.leased_addresses
+    own = [address for address in addresses if address.version == route.to.version]
+    leases = ", ".join(str(address) for address in own if (device.index, address) in leased)
+    lease = f"; {device.name} has {leases} from a DHCP client or router" if leases else ""
     return Problem(
         "contested",
         f"another program leads the IPv{route.to.version} default route of this host through {path}"

@@ -52,11 +52,8 @@ def flat_settings(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def group_text(values: Mapping[str, Optional[str]]) -> str:
     """Values of one group for people: `rx 256 tx 512`."""
-    words = [
-        f"{name.partition('.')[2]} {value}".strip()
-        for name, value in sorted(values.items())
-        if value is not None
-    ]
+    known = sorted(name for name in values if values[name] is not None)
+    words = (f"{name.partition('.')[2]} {values[name]}".strip() for name in known)
     return " ".join(filter(None, words))
 
 

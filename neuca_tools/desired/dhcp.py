@@ -93,10 +93,9 @@ class LearnedConfiguration:
         prefixes = {route.to for route in chain.from_iterable(routes.values())}
         self.taken_identities = {*requested, *foreign_routes(world, prefixes)}
         # A client that began before our file was written has put its routes into the main table.
-        indexes = {device.index for device in devices.values()}
         self.present_routes = {
             (route.to, route.index, route.via, route.metric)
-            for route in routes_through(world, indexes)
+            for route in routes_through(world, {device.index for device in devices.values()})
             if route.protocol != ROUTE_PROTOCOL
         }
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
@@ -201,10 +200,8 @@ class LearnedConfiguration:
         for route in self.world.routes:
             is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
             if is_foreign and route.to.prefixlen == 0:
-                text = (
-                    f"the main table has an IPv{route.to.version} default route through it that"
-                    " neucad did not add"
-                )
+                what = f"an IPv{route.to.version} default route through it"
+                text = f"the main table has {what} that neucad did not add"
                 self.problems.append(Problem("contested", text, key))
 
 

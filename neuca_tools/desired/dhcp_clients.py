@@ -121,8 +121,7 @@ def assign_clients(
 ) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
-    `trusted`: see `merge.trusted_links`. NICs with
-    DHCP for which there is no client are left to other programs.
+    `trusted`: see `merge.trusted_links`. NICs with DHCP and no client are left to other programs.
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
@@ -153,7 +152,6 @@ def _kept_clients(
 def _client_by_link(
     requests: Requests, roles: Roles, world: World, manager: str
 ) -> dict[LinkKey, str]:
-    """The client of each requested dataplane link that has one."""
     members = set(_member_keys(requests, roles, world))
     devices = find_links(world, roles)
     clients: dict[LinkKey, str] = {}
@@ -189,10 +187,8 @@ def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) ->
         return True
     version = 4 if request.leases.dhcp4 else 6  # the first family that is requested
     index = device.index if device else 0
-    leases = (
-        pair for pair in world.leased_addresses if pair[0] == index and pair[1].version == version
-    )
-    return all(pair in world.autoconfigured for pair in leases)
+    leases = world.leased_addresses - world.autoconfigured
+    return all((at, address.version) != (index, version) for at, address in leases)
 
 
 def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[LinkKey]:
@@ -217,14 +213,16 @@ def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[P
         text = _reason_of(key, world) if key.rank or is_ipoib(key) else of_nics
         if text and _is_unserved(key, request, roles, world):
             yield Problem("refused", text, key)
-    yield from _clients_without_ipv6(requests, roles, world)
+    for key, request in requests.items():
+        if not world.has_ipv6 and key in roles.dhcp.clients and request.leases.has_ipv6:
+            yield Problem("refused", NO_IPV6, key)
 
 
 def _reason_of_nics(world: World) -> str:
     """Why NICs of this host may have no client; empty if they have, or may have one later."""
     if world.own_clients.replaces_managers and not world.own_clients.program:
         return NOT_INSTALLED
-    return UNSERVED if world.no_manager_runs and _is_late(world) else ""
+    return UNSERVED if world.no_manager_runs and world.is_aged(MANAGEMENT_DHCP_SECONDS) else ""
 
 
 def _reason_of(key: LinkKey, world: World) -> str:
@@ -232,17 +230,7 @@ def _reason_of(key: LinkKey, world: World) -> str:
     if not is_ipoib(key) and serves_virtual(world):
         return ""
     reason = NOT_ON_INFINIBAND if is_ipoib(key) else NOT_ON_VIRTUAL
-    return reason if _is_late(world) else ""
-
-
-def _is_late(world: World) -> bool:
-    return world.is_aged(MANAGEMENT_DHCP_SECONDS)
-
-
-def _clients_without_ipv6(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
-    for key, request in requests.items():
-        if not world.has_ipv6 and key in roles.dhcp.clients and request.leases.has_ipv6:
-            yield Problem("refused", NO_IPV6, key)
+    return reason if world.is_aged(MANAGEMENT_DHCP_SECONDS) else ""
 
 
 def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:

@@ -51,9 +51,8 @@ _FAMILIES = {
 _LABEL = re.compile(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
-PROTOCOL_SEPARATOR = (
-    ":"  # before the protocol of a client next to that for DHCPv4; in no label of a link
-)
+# Before the protocol of a client next to that for DHCPv4; in no label of a link.
+PROTOCOL_SEPARATOR = ":"
 # The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
 _FIRST_TABLE = 1 << 30
 
@@ -117,11 +116,8 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     """
     wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": asked.takes_advertisements}
     base = link_label(key)
-    return {
-        f"{base}{PROTOCOL_SEPARATOR if protocol else ''}{protocol}": protocol
-        for protocol, is_wanted in wanted.items()
-        if is_wanted
-    }
+    protocols = [protocol for protocol, is_wanted in wanted.items() if is_wanted]
+    return {f"{base}{PROTOCOL_SEPARATOR if name else ''}{name}": name for name in protocols}
 
 
 def file_name(manager: str, key: LinkKey) -> str:
@@ -216,8 +212,7 @@ def _section_lines(
     name: str, number: int, overrides: Mapping[str, str], has_mtu: bool
 ) -> Iterator[str]:
     """One section, as far as it has the keys in systemd 252."""
-    yield ""
-    yield f"[{name}]"
+    yield from ("", f"[{name}]")
     for key, option in _ON_REQUEST.items():
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
             yield f"{option}={_yes_or_no(overrides.get(key) == 'true')}"
@@ -233,8 +228,7 @@ def _section_lines(
             yield f"SendHostname={_yes_or_no(overrides['send-hostname'] == 'true')}"
         if "hostname" in overrides:
             yield f"Hostname={overrides['hostname']}"
-    yield "UseGateway=yes"
-    yield f"RouteTable={number}"
+    yield from ("UseGateway=yes", f"RouteTable={number}")
     if "route-metric" in overrides:
         yield f"RouteMetric={overrides['route-metric']}"
 
@@ -308,10 +302,7 @@ def _ipv4_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     if not asked.dhcp4:
         yield "method=disabled"
         return
-    yield "method=auto"
-    yield "may-fail=true"
-    yield f"dhcp-timeout={_FOR_EVER}"
-    yield "dhcp-client-id=mac"
+    yield from ("method=auto", "may-fail=true", f"dhcp-timeout={_FOR_EVER}", "dhcp-client-id=mac")
     # Versions before 1.48 do not know it, and never release a lease.
     yield "dhcp-send-release=1"
     yield "link-local=2"  # off
@@ -333,8 +324,7 @@ def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     yield "addr-gen-mode=0"  # eui64, which clouds that filter addresses expect
     yield "ip6-privacy=0"
     if asked.has_ipv6:
-        yield f"dhcp-timeout={_FOR_EVER}"
-        yield f"ra-timeout={_FOR_EVER}"
+        yield from (f"dhcp-timeout={_FOR_EVER}", f"ra-timeout={_FOR_EVER}")
         yield from _common_lines(number, overrides)
 
 

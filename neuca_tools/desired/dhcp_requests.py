@@ -12,7 +12,7 @@ from neuca_tools.desired.dhcp_files import OWN, client_labels, link_of_label, ta
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.safety import guarded_networks
-from neuca_tools.model import Automatic, Device, Host, OwnClients, Record, World
+from neuca_tools.model import Automatic, Host, OwnClients, Record, World
 from neuca_tools.model.device_settings import Note
 
 # What only a network manager does: the overrides of netplan, and what they request.
@@ -37,7 +37,9 @@ def client_requests(
     )
     for key, device in devices_with_client(resolution.roles, world).items():
         is_wanted = resolution.roles.dhcp.clients[key] == OWN and key in resolution.desired.links
-        if is_wanted and _is_ready(device, resolution.names.get(key, device.name)):
+        is_ready = device.up and device.name == resolution.names.get(key, device.name)
+        # The name must be no option of a program.
+        if is_wanted and is_ready and not device.name.startswith("-"):
             asked = resolution.requests[key].leases
             has_mtu = asked_mtu(key, resolution, record) is not None
             fields = {
@@ -54,11 +56,6 @@ def client_requests(
                 if world.has_ipv6 or not protocol:
                     request_by_label[text] = json.dumps({**fields, **own})
     return request_by_label
-
-
-def _is_ready(device: Device, name: str) -> bool:
-    """Whether the link is up and has its name, which must be no option of a program."""
-    return device.up and device.name == name and not name.startswith("-")
 
 
 def _kept_requests(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:

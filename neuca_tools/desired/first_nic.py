@@ -81,5 +81,4 @@ def _is_passed_over(nic: Device, world: World) -> bool:
     """Whether the NIC is down or has no carrier, although the links have had their time."""
     if nic.up and nic.carrier:
         return False
-    limit = CARRIER_SECONDS if nic.up else LEASE_SECONDS
-    return world.is_aged(limit)
+    return world.is_aged(CARRIER_SECONDS if nic.up else LEASE_SECONDS)

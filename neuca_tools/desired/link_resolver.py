@@ -35,8 +35,6 @@ from neuca_tools.model import (
 from neuca_tools.tuning import allowed_sysctls
 
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
-
-
 # Why a bond, bridge or VRF keeps its members.
 GUARDED = "which depends on a management or ignored NIC"
 
@@ -56,14 +54,8 @@ class LinkResolver(CommonSettings):
         taken = {**reserved_names(scene.roles, scene.record), **names}
         self.scene_after_removal = remaining_scene(scene, trusted)
         self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
-        super().__init__(
-            scene,
-            limits,
-            self.virtual_links.masters,
-            sysctl_judge,
-            gateways,
-            trusted=trusted,
-        )
+        masters = self.virtual_links.masters
+        super().__init__(scene, limits, masters, sysctl_judge, gateways, trusted)
         self.names = dict(names)
         made = {key.virtual_name: key for key in self.virtual_links.links}
         self._key_by_name = {**{name: key for key, name in taken.items()}, **made}
@@ -88,11 +80,10 @@ class LinkResolver(CommonSettings):
         is_made = bool(key.virtual_kind) and key.mac not in self.roles.guard.carriers
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
+        resolve = self._resolve_virtual if key.virtual_kind else self._resolve_nic
         if key.vlan_id is not None:
-            return self._resolve_vlan(self.requests[key])
-        return (self._resolve_virtual if key.virtual_kind else self._resolve_nic)(
-            self.requests[key]
-        )
+            resolve = self._resolve_vlan
+        return resolve(self.requests[key])
 
     def _may_make(self, key: LinkKey) -> bool:
         if key.vlan_id is not None:
@@ -170,9 +161,7 @@ class LinkResolver(CommonSettings):
         return False
 
     def _is_free(self, key: LinkKey) -> bool:
-        """Whether this dataplane link can be configured: it is present, and not tied to a protected
-        one.
-        """
+        """Whether this dataplane link is present, and not tied to a protected one."""
         device = self.roles.links.get(key.nic)
         if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
@@ -190,9 +179,7 @@ class LinkResolver(CommonSettings):
         if key.mac in self.roles.dhcp.left_to_others:
             return {}
         client = self.roles.dhcp.clients.get(key)
-        if client in MANAGERS:
-            return {**UNMANAGED, client: "managed"}
-        return UNMANAGED
+        return {**UNMANAGED, client: "managed"} if client in MANAGERS else UNMANAGED
 
     def _resolve_nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]
@@ -214,7 +201,6 @@ class LinkResolver(CommonSettings):
         return replace(self._revert_link(link, device), state="user") if device else None
 
     def _revert_link(self, link: Link, device: Device) -> Link:
-        """The link with the original values of what we changed."""
         before = self.originals_of(link.key)
         return replace(
             link,
@@ -261,9 +247,8 @@ class LinkResolver(CommonSettings):
         self._check_vlan_mac(request, device)
         if link.state == "up" and self._is_down(parent):
             lower = key.virtual_kind or "NIC"
-            subject = message_subject(key)
-            text = f"{subject} cannot be up: its {lower} is requested to be {parent.state}"
-            self.refuse(key, text)
+            text = f"cannot be up: its {lower} is requested to be {parent.state}"
+            self.refuse(key, f"{message_subject(key)} {text}")
             return replace(link, state=None)
         return link
 
@@ -309,9 +294,8 @@ class LinkResolver(CommonSettings):
         free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give_name(name, request.key):
             return name
-        subject = message_subject(request.key)
-        text = f'{subject} should be "{name}", but another interface has that name'
-        self.refuse(request.key, text, "name")
+        text = f'should be "{name}", but another interface has that name'
+        self.refuse(request.key, f"{message_subject(request.key)} {text}", "name")
         if device and self._give_name(device.name, request.key):
             return device.name
         return None
@@ -325,9 +309,8 @@ class LinkResolver(CommonSettings):
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device = self.device_by_link.get(key)
-            if device is None or device.index in self.roles.guard.devices:
-                continue
-            if key in self.requests or key in self.record.owned.vlans:
+            is_ours = key in self.requests or key in self.record.owned.vlans
+            if device is None or is_ours or device.index in self.roles.guard.devices:
                 continue
             if self.originals_of(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
@@ -349,10 +332,7 @@ class LinkResolver(CommonSettings):
             yield self.wanted.get(key) or self._unresolved_link(key)
 
     def _unresolved_link(self, key: LinkKey) -> Link:
-        """A link that is not configured, as far as it is known.
-
-        An absent dataplane NIC is shown with what is requested of it.
-        """
+        """What is known of a link that is not configured; of an absent NIC, what is requested."""
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.virtual_name if key == key.nic else "") or None
         if request is None:

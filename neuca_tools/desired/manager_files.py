@@ -125,10 +125,8 @@ class _Files:
             spared = {*known.values()} - self.dataplane - {*self.record.nics}
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
-        nics = {
-            *self.roles.by_mac,
-            *(mac for mac in self.record.nics if not LinkKey(mac).virtual_kind),
-        }
+        recorded = {mac for mac in self.record.nics if not LinkKey(mac).virtual_kind}
+        nics = self.roles.by_mac.keys() | recorded
         for mac in sorted(nics - spared, key=lambda mac: (mac not in self.roles.nics, mac)):
             name = self._pinned_name(mac)
             if name in used:

@@ -39,8 +39,6 @@ _NAMING_RULE = re.compile(
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
-
-
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).
 _OWNER_BY_CLIENT = {
     "": MANAGER,
@@ -123,11 +121,8 @@ def name_by_mac(rules: str) -> dict[str, str]:
     ...             ' ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
     {'fe:16:3e:00:6d:af': 'ens17'}
     """
-    return {
-        match["mac"]: match["name"]
-        for match in map(_NAMING_RULE.match, rules.splitlines())
-        if match
-    }
+    matches = filter(None, map(_NAMING_RULE.match, rules.splitlines()))
+    return {match["mac"]: match["name"] for match in matches}
 
 
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:
@@ -195,9 +190,7 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
         for key in sorted(keys)
         if all(map(_PLAIN.fullmatch, key.split("/")))
     ]
-    if not lines:
-        return b""
-    return _file_content([f"{_HEADER}See sysctl.d(5).", *lines])
+    return _file_content([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
 
 
 def sysctls_of(text: bytes) -> dict[str, str]:
@@ -220,10 +213,7 @@ def is_plain(name: str) -> bool:
 
 
 def _plain_patterns(patterns: Iterable[str]) -> list[str]:
-    """The patterns that every reader interprets alike.
-
-    They consist of plain characters, with an optional `*` at the end.
-    """
+    """The patterns that all readers take alike: plain characters, and maybe a final `*`."""
     return sorted({pattern for pattern in patterns if _PATTERN.fullmatch(pattern)})
 
 

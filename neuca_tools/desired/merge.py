@@ -26,12 +26,7 @@ from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
-from neuca_tools.documents.stacking import (
-    all_upper_links,
-    lower_of,
-    merge_layers,
-    overlay_requests,
-)
+from neuca_tools.documents.stacking import all_upper_links, lower_of, merge_layers, overlay_requests
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
@@ -149,13 +144,10 @@ def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    if roles.choice.candidates:
-        return False
-    has_unlisted = any(
-        roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
-        for mac, device in roles.nics.items()
-    )
-    return has_unlisted and not world.is_aged(EARLY_MARK_SECONDS)
+    unlisted = (device for mac, device in roles.nics.items() if roles.role(mac) == "unlisted")
+    has_unlisted = any(device.kind not in VIRTUAL_NICS for device in unlisted)
+    is_open = has_unlisted and not roles.choice.candidates
+    return is_open and not world.is_aged(EARLY_MARK_SECONDS)
 
 
 def _unproven_macs(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
@@ -224,17 +216,12 @@ def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInput
     roles = assign_roles(inputs.world, known, inputs.policy, inputs.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = _with_virtual_roles(roles, every, left)
-    return replace(
-        roles,
-        reasons={**platform_roles.role_reasons(platform, roles, named, left), **roles.reasons},
-    )
+    reasons = platform_roles.role_reasons(platform, roles, named, left)
+    return replace(roles, reasons={**reasons, **roles.reasons})
 
 
 def _with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str]) -> Roles:
-    """The roles with those of virtual links, which are those of their lower devices.
-
-    `left` are left alone.
-    """
+    """The roles with those of virtual links: of their lower devices; `left` are left alone."""
     lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
     virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.virtual_kind}
     virtual_roles.update(dict.fromkeys(virtual_roles.keys() & left, "unlisted"))
@@ -270,11 +257,9 @@ def trusted_links(document: Optional[Document], requests: Requests) -> Optional[
     no such link without a document, or if an unusable part does not tell which link it is about, as
     a misspelt section or MAC address.
     """
-    if document is None:
-        return frozenset()
-    if document.is_complete:
+    if document is not None and document.is_complete:
         return None
-    doubtful = _doubtful_macs(document.faults)
+    doubtful = document and _doubtful_macs(document.faults)
     if doubtful is None:
         return frozenset()
     return frozenset(
@@ -323,10 +308,8 @@ def request_digests(
     parts: dict[str, list[str]] = defaultdict(list)
     for key in sorted(layers.requests):
         request = layers.requests[key]
-        parts[key.mac].append(request.substance())
-        parts[key.mac] += [
-            f"not {address}" for address in request.addresses if address.ip in refused
-        ]
+        lost = [address for address in request.addresses if address.ip in refused]
+        parts[key.mac] += [request.substance(), *map("not {}".format, lost)]
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")

@@ -26,8 +26,6 @@ from neuca_tools.tuning.layer import PROFILE
 
 MIN_IPV6_MTU = 1280  # RFC 8200, section 5
 USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
-
-
 # With the four bytes of IPoIB's own header (RFC 4391, 6): the largest and the smallest packet that
 # the kernel takes (ipoib.h, ipoib_change_mtu), and the largest InfiniBand MTU, 4096.
 DATAGRAM_MTU, CONNECTED_MTU, MIN_IPOIB_MTU = 4092, 65520, 72
@@ -149,11 +147,8 @@ class MtuResolver:
             mtu = self._at_most(key, mtu, most, reason)
         elif virtual.parent:
             mtu = self._mtu_over_parent(key, virtual, virtual.parent, mtu)
-        if (
-            not mtu
-            and key in self.device_by_link
-            and WrittenSetting("mtu", key) in self.record.written
-        ):
+        is_written = WrittenSetting("mtu", key) in self.record.written
+        if not mtu and is_written and key in self.device_by_link:
             mtu = self._default_mtu(key, virtual)
         return self._keeping_ipv6(key, mtu)
 
@@ -166,7 +161,6 @@ class MtuResolver:
         return defaults.get(key.kind)
 
     def _ipoib_mode(self, key: LinkKey, device: Device) -> str:
-        """The mode of IPoIB that a port will have."""
         request = self.requests.get(key, LinkRequest(key))
         asked = dict(request.device).get(IPOIB_MODE)
         if asked and IPOIB_MODE not in self.record.declined.get(key, {}):
@@ -219,20 +213,14 @@ class MtuResolver:
     def _keeping_ipv6(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
         device = self.device_by_link.get(key)
-        if not mtu or device is None:
+        if not mtu or device is None or not mtu < MIN_IPV6_MTU <= device.mtu:
             return mtu
-        theirs = (
-            address
-            for address in self.world.addresses.get(device.index, ())
-            if address.version == 6
-            and not address.is_link_local
-            and (key, address) not in self.record.owned.addresses
-        )
-        address = next(theirs, None) if mtu < MIN_IPV6_MTU <= device.mtu else None
-        if address is None:
-            return mtu
-        self._refuse(key, mtu, f'"{device.name}" would lose its IPv6 address {address}')
-        return None
+        for address in self.world.addresses.get(device.index, ()):
+            is_ours = (key, address) in self.record.owned.addresses
+            if address.version == 6 and not (address.is_link_local or is_ours):
+                self._refuse(key, mtu, f'"{device.name}" would lose its IPv6 address {address}')
+                return None
+        return mtu
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
         """An upper device whose MTU the kernel would lower, if there is one that we do not set."""
@@ -244,8 +232,5 @@ class MtuResolver:
 
     def _is_set_by_us(self, device: Device) -> bool:
         key = self.keys.get(device.index)
-        if key is None:
-            return False
-        return key in self.record.owned.vlans or (
-            key in self.requests and bool(self.requests[key].mtu)
-        )
+        request = self.requests.get(key) if key else None
+        return key in self.record.owned.vlans or bool(request and request.mtu)

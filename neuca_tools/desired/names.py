@@ -86,12 +86,9 @@ def _taken_problems(
 def _movable(roles: Roles) -> set[LinkKey]:
     """The NICs that a pass may rename."""
     fixed = {key.mac for key in roles.dhcp.links_of(MANAGERS)} | roles.dhcp.left_to_others
-    return {
-        LinkKey(mac)
-        for mac, device in roles.nics.items()
-        if roles.role(mac) == "dataplane" and device.index not in roles.guard.devices
-        if mac not in fixed
-    }
+    nics = roles.nics.items()
+    free = (mac for mac, device in nics if device.index not in roles.guard.devices)
+    return {LinkKey(mac) for mac in free if roles.role(mac) == "dataplane" and mac not in fixed}
 
 
 def reserved_names(roles: Roles, record: Record) -> dict[LinkKey, str]:
@@ -104,9 +101,7 @@ def reserved_names(roles: Roles, record: Record) -> dict[LinkKey, str]:
 
 
 def names_in_use(world: World, left_out: Container[int] = ()) -> set[str]:
-    """The names of all devices but these, and their alternative names, which share one name
-    space.
-    """
+    """The names, and the alternative names, which share one name space, of all other devices."""
     devices = [device for index, device in world.devices.items() if index not in left_out]
     return {name for device in devices for name in (device.name, *device.altnames)}
 
@@ -114,9 +109,7 @@ def names_in_use(world: World, left_out: Container[int] = ()) -> set[str]:
 def _astray_problems(
     macs: Iterable[str], requests: Requests, world: World, roles: Roles, record: Record
 ) -> Iterator[Problem]:
-    """A problem for each of these NICs, which may not be renamed now, that has another name than
-    before.
-    """
+    """A problem for each of these NICs, which may not be renamed now, that has lost its name."""
     pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in sorted(macs)}
     astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
     coming = boot_names(world, roles, requests, record) if astray else {}
@@ -131,10 +124,7 @@ def _astray_problems(
 def _wished_names(
     keys: Iterable[LinkKey], requests: Requests, record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
-    """The requested name of each of these NICs, or else the recorded one, if it has one.
-
-    A document cannot name a management NIC.
-    """
+    """The requested names of NICs that are not for management, or else the recorded ones."""
     wishes = {key: record.nics.get(key.mac, UNRECORDED).name for key in keys}
     for key in wishes:
         if _is_asked(key, requests) and roles.role(key.mac) == "dataplane":

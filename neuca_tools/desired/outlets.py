@@ -128,12 +128,11 @@ def _is_tried(candidate: _Candidate, best: _Candidate) -> bool:
 
 
 def _outlet_of(candidate: _Candidate, world: World) -> Outlet:
-    networks = tuple(_networks_behind(candidate, world))
     device, rank = candidate.device, candidate.rank
     return Outlet(
         device.name,
         outlet_identity(world, device),
-        networks,
+        tuple(_networks_behind(candidate, world)),
         is_likely=rank < ROUTED,
         is_vouched=rank != UNVOUCHED,
         macs=_all_macs(world, device),
@@ -142,12 +141,8 @@ def _outlet_of(candidate: _Candidate, world: World) -> Outlet:
 
 def outlet_identity(world: World, device: Device) -> str:
     """The MAC of the NIC below the interface, and its VLAN ID; empty without a NIC."""
-    nics = nics_below(world, [device.index])
-    if not nics:
-        return ""
-    if device.kind == "vlan":
-        return f"{min(nics)}.{device.vlan_id}"
-    return min(nics)
+    mac = min(nics_below(world, [device.index]), default="")
+    return f"{mac}.{device.vlan_id}" if mac and device.kind == "vlan" else mac
 
 
 def _all_macs(world: World, device: Device) -> frozenset[str]:
@@ -158,10 +153,7 @@ def _all_macs(world: World, device: Device) -> frozenset[str]:
 
 
 def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
-    """The MACs of the NICs below the interface; empty if it cannot be used.
-
-    It cannot if one of them is a dataplane or ignored NIC, or if it is a link of ours.
-    """
+    """The MACs of the NICs below it; empty if one is dataplane or ignored, or the link is ours."""
     nics = nics_below(world, [device.index])
     lowers = with_lower_devices(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}

@@ -56,11 +56,9 @@ def platform_claims(
         if hint.mac not in configured:
             reasons = firm if hint.firm else weak
             reasons[identity_by_mac.get(hint.mac, hint.mac)] = hint.reason
-    described = (
-        identity_by_mac.get(request.key.mac, request.key.mac) for request in platform.links
-    )
+    macs = {request.key.mac for request in platform.links}
     return PlatformClaims(
-        frozenset(described),
+        frozenset(identity_by_mac.get(mac, mac) for mac in macs),
         firm,
         tuple(_management_groups(platform, weak)),
         _dataplane_vlans(platform, world),
@@ -83,10 +81,7 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
 def _management_groups(
     platform: PlatformDocument, weak: Mapping[str, str]
 ) -> Iterator[dict[str, str]]:
-    """The MACs of the NICs that may be for management, each with the reason, in groups.
-
-    The NICs below a virtual link are one group.
-    """
+    """The NICs that may be for management, with reasons; those below a virtual link are a group."""
     requests = {request.key: request for request in platform.links}
     lower = all_lower_devices(weak, requests)
     for top in weak:
@@ -246,9 +241,7 @@ def _no_client_reason(key: LinkKey, roles: Roles) -> str:
     """Why the agent has no DHCP client for this link; empty if it has one."""
     if key.mac in roles.dhcp.left_to_others:
         return DHCP_LEFT_TO_OTHERS
-    if key.rank and key not in roles.dhcp.clients:
-        return NO_DHCP_ON_VIRTUAL
-    return ""
+    return NO_DHCP_ON_VIRTUAL if key.rank and key not in roles.dhcp.clients else ""
 
 
 def choice_sentences(roles: Roles) -> Iterator[str]:

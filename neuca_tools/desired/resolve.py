@@ -14,12 +14,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired import coverage, dhcp, routing_tables
 from neuca_tools.desired.link_resolver import LinkResolver
-from neuca_tools.desired.merge import (
-    Layers,
-    request_digests,
-    requested_twice,
-    stack_layers,
-)
+from neuca_tools.desired.merge import Layers, request_digests, requested_twice, stack_layers
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.policy_routing import build_routing, gateways_of_links
@@ -118,8 +113,8 @@ class Resolution(NamedTuple):
         """
         default = any(not hop.to.prefixlen for hop in self.desired.hops)
         has_ipv6_mtu = any(IPV6_MTU in link.sysctls for link in self.desired.links.values())
-        is_routed = bool(self.desired.rules or self.roles.dhcp.clients) or default
-        return is_routed or has_ipv6_mtu or self.lacks_ipv6
+        is_routed = self.desired.rules or self.roles.dhcp.clients or default
+        return bool(is_routed or has_ipv6_mtu or self.lacks_ipv6)
 
 
 def resolve_state(
@@ -177,13 +172,11 @@ def _tune_requests(
 ) -> tuple[Tuned, Scene]:
     """The requests with the settings of the tuning profiles, and the scene of these requests."""
     devices = find_links(world, layers.roles)
-    guarded = layers.roles.guard.devices
-    tuned = tune_links(layers.requests, tuning, devices, record, guarded)
+    tuned = tune_links(layers.requests, tuning, devices, record, layers.roles.guard.devices)
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
 def _removable_objects(owned: OwnedObjects, trusted: Optional[frozenset[LinkKey]]) -> OwnedObjects:
-    """What may be removed of the objects that are ours."""
     if trusted is None:
         return owned._replace(routes=True)
     return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in trusted))
@@ -194,10 +187,8 @@ def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> Owne
 
     For each such link, a problem is added to those of the resolver.
     """
-    is_complete = resolver.trusted is None
-    deletable, problems = deletable_links(
-        resolver.scene, resolver.virtual_links if is_complete else None
-    )
+    virtual_links = resolver.virtual_links if resolver.trusted is None else None
+    deletable, problems = deletable_links(resolver.scene, virtual_links)
     resolver.problems += problems
     kept = removable.vlans - deletable - resolver.wanted.keys()
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)

@@ -104,10 +104,7 @@ class Roles:
         return self.by_mac.get(mac) or self.made.roles.get(mac, "unlisted")
 
     def role_of(self, key: LinkKey) -> Role:
-        """The role of a link.
-
-        It is that of its NIC, unless only other VLANs on the NIC are for management.
-        """
+        """The role of a link: that of its NIC, unless only other VLANs on it are for management."""
         if key.vlan_id is not None and key.mac in self.guard.vlans:
             return "management" if key.vlan_id in self.guard.vlans[key.mac] else "dataplane"
         return self.role(key.mac)
@@ -316,9 +313,7 @@ def _by_mac(
 
 def own_mac(device: Device, ours: Collection[int]) -> str:
     """The current MAC, but the permanent one of a member of our bonds, which have the bond's."""
-    if device.master in ours:
-        return identity(device)
-    return device.mac
+    return identity(device) if device.master in ours else device.mac
 
 
 def _device_indexes(

@@ -27,14 +27,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable, broadcast_of
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    NOWHERE,
-    Rule,
-    Traits,
-    is_link_scoped,
-    usual_scope,
-)
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped, usual_scope
 from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
@@ -226,9 +219,8 @@ class _Finder:
         is_on_named_link = via is None or route.traits.onlink or is_link_scoped(via)
         if is_on_named_link and link is not None:
             return link if link in self._usable else None
-        return self._requested_networks.link_to(via, link) or self._present_networks.link_to(
-            via, link
-        )
+        requested = self._requested_networks.link_to(via, link)
+        return requested or self._present_networks.link_to(via, link)
 
     def _is_pending(self, route: RouteRequest, named: Optional[LinkKey]) -> bool:
         """Whether a lease may still lead to the next hop; that is a problem meanwhile."""
@@ -298,14 +290,10 @@ def _form_reason(route: RouteRequest) -> Optional[str]:
 def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
     """Whether the link is to get addresses of this family from others, and has none."""
     leases = request.leases.dhcp4 if version == 4 else request.leases.has_ipv6
-    return (
-        bool(leases)
-        and present.state == "up"
-        and all(
-            address.version != version or address.is_link_local or address in request.addresses
-            for address in present.addresses
-        )
-    )
+    if not leases or present.state != "up":
+        return False
+    own = (address for address in present.addresses if address.version == version)
+    return all(address.is_link_local or address in request.addresses for address in own)
 
 
 def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:
@@ -356,16 +344,10 @@ class Networks:
 
 
 def _hop_of(route: RouteRequest, parts: Iterable[RouteRequest], links: Iterable[LinkKey]) -> Hop:
-    """The route with the link of each of its parts."""
-    first, *others = links
-    return Hop(
-        route.to,
-        first,
-        route.via,
-        _kernel_metric(route),
-        traits=_normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts)),
-        others=tuple(zip(others, route.others)),
-    )
+    first, *more = links
+    traits = _normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts))
+    others = tuple(zip(more, route.others))
+    return Hop(route.to, first, route.via, _kernel_metric(route), traits=traits, others=others)
 
 
 def _kernel_metric(route: RouteRequest) -> int:

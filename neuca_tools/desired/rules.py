@@ -42,8 +42,7 @@ def resolve_rules(
     for request in requests:
         reason = _refusal_reason(request.rule, own, tables, limits)
         if reason:
-            text = f"rule {request.rule.text}: {reason}"
-            problems.append(Problem("refused", text, request.link))
+            problems.append(Problem("refused", f"rule {request.rule.text}: {reason}", request.link))
         elif request.link is None or request.link in links:
             rules[request.rule] = request.link or NOWHERE
     return rules, problems
@@ -57,10 +56,8 @@ def _refusal_reason(
         if not rule.mask:
             return "it has neither from nor mark, so it could select traffic of the management NIC"
         if rule.table not in tables:
-            return (
-                "without from, its table must be one of the document's own,"
-                f" which {rule.table} is not"
-            )
+            need = "without from, its table must be one of the document's own"
+            return f"{need}, which {rule.table} is not"
         return MARKED if limits.has_mark(rule.mark, rule.mask) else None
     source = ip_network(rule.source)
     is_own = source.prefixlen == source.max_prefixlen and source.network_address in own
@@ -89,11 +86,7 @@ def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
 
     They have no effect, and the kernel takes a request to delete the other one for them.
     """
-    return {
-        rule: rules[rule]
-        for rule in rules
-        if not any(wider in rules for wider in _wider_rules(rule))
-    }
+    return {rule: rules[rule] for rule in rules if rules.keys().isdisjoint(_wider_rules(rule))}
 
 
 def _wider_rules(rule: Rule) -> Iterator[Rule]:

@@ -119,9 +119,8 @@ class RequestLimits:
         """Inside a broad route, longer prefixes may lead elsewhere, as with a default route."""
         for wider in self._table.covering(to.network_address):
             if is_inside(to, wider) and (wider == to or not is_broad(wider)):
-                return (
-                    f"{_place_text(to, wider)} {wider}, which is routed through the management NIC"
-                )
+                place = f"{_place_text(to, wider)} {wider}"
+                return f"{place}, which is routed through the management NIC"
         return None
 
     def _excess_reason(self, to: Network) -> Optional[str]:
@@ -243,10 +242,8 @@ def guarded_networks(
         for address in world.addresses.get(index, ())
         if address.version == 4 or (index, address) not in world.leased_addresses
     )
-    guarded = {*map(ip_network, (*metadata_hosts, *gateways, *own))}
-    guarded.update(
-        network for network in map(ip_network, remembered) if network.version not in versions
-    )
+    kept = (network for network in map(ip_network, remembered) if network.version not in versions)
+    guarded = {*map(ip_network, (*metadata_hosts, *gateways, *own)), *kept}
     return tuple(sorted(map(str, guarded)))
 
 

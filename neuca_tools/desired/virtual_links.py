@@ -21,16 +21,7 @@ from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import (
-    Address,
-    Device,
-    Link,
-    LinkKey,
-    LinkRequest,
-    Problem,
-    Virtual,
-    World,
-)
+from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
 from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 from neuca_tools.model.topology import routes_through
 
@@ -69,7 +60,6 @@ class VirtualLinks:
             self.barred.pop(key, None)
 
     def _add(self, key: LinkKey, request: LinkRequest) -> None:
-        """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
         if key.mac in self.roles.guard.carriers and not request.origins:
@@ -84,10 +74,7 @@ class VirtualLinks:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _with_defaults(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """The virtual link with default options.
-
-        A VXLAN gets the link that its addresses are reached through.
-        """
+        """With default options; a VXLAN gets the link through which its addresses are reached."""
         options = {
             **link_kinds.default_options(key.kind, virtual),
             **self._default_mac(key, virtual),
@@ -110,11 +97,10 @@ class VirtualLinks:
         if not virtual.members or not fixed or virtual.option("table"):
             return {}
         first = virtual.members[0]
-        below = self.links.get(first.nic)
-        mac = "" if first.virtual_kind else first.mac
-        if below is not None:
-            mac = below.option("mac")
-        mac = self._present_mac(key) or mac
+        its_mac = first.mac
+        if first.virtual_kind:
+            its_mac = self.links.get(first.nic, Virtual()).option("mac")
+        mac = self._present_mac(key) or its_mac
         return {"mac": mac} if mac else {}
 
     def _present_mac(self, key: LinkKey) -> str:
@@ -147,9 +133,8 @@ class VirtualLinks:
         """Whether all of its lower devices are absent. A present link goes on without members."""
         if not virtual.lower or (virtual.members and key.mac in self.roles.made.devices):
             return False
-        return not any(
-            lower.virtual_kind or lower.mac in self.roles.nics for lower in virtual.lower
-        )
+        nics = self.roles.nics
+        return not any(lower.virtual_kind or lower.mac in nics for lower in virtual.lower)
 
     def _mac_reason(self, key: LinkKey, virtual: Virtual) -> Optional[str]:
         """Why it may not have its MAC.
@@ -168,28 +153,21 @@ class VirtualLinks:
         """Why it may not have its lower devices, members or ports."""
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link has the network of its local or remote address: set its parent"
-        if key.kind == VRF:
-            wrong = self.tables.reason(key, vrf_table(virtual))
-            if wrong:
-                return wrong
+        wrong = self.tables.reason(key, vrf_table(virtual)) if key.kind == VRF else None
         reasons = (self._lower_reason(key, lower) for lower in virtual.lower)
-        return next(filter(None, reasons), None)
+        return wrong or next(filter(None, reasons), None)
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
-        holder, ours = (
-            self.device_by_name.get(key.virtual_name),
-            self.roles.made.devices.get(key.mac),
-        )
+        name, ours = key.virtual_name, self.roles.made.devices.get(key.mac)
+        holder = self.device_by_name.get(name)
         if ours is not None and ours.index in self.roles.guard.devices:
             return f'"{ours.name}" depends on a management or ignored NIC'
         if holder is not None and (ours is None or holder.index != ours.index):
-            if holder.kind == key.kind and holder.name == key.virtual_name:
-                return (
-                    f'"{key.virtual_name}" exists and was not made by this agent: it is left alone'
-                )
-            return f'another interface is named "{key.virtual_name}": it is left alone'
-        if key.virtual_name in self.nic_names or self.count_by_name[key.virtual_name] > 1:
-            return f'another interface is to be named "{key.virtual_name}"'
+            if holder.kind == key.kind and holder.name == name:
+                return f'"{name}" exists and was not made by this agent: it is left alone'
+            return f'another interface is named "{name}": it is left alone'
+        if name in self.nic_names or self.count_by_name[name] > 1:
+            return f'another interface is to be named "{name}"'
         return None
 
     def _lower_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
@@ -219,7 +197,6 @@ class VirtualLinks:
         return f"{lower} has {macvlan} on top of it, so it cannot be in a bond or bridge"
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
-        """Why a link with this role may not be a lower device."""
         role, device = self.roles.role(lower.mac), self.roles.links.get(lower.nic)
         if role == "management":
             reason = self.roles.reasons.get(lower.mac, "by its MAC address")
@@ -259,9 +236,7 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
 
 def message_subject(key: LinkKey) -> str:
     """The subject of a message about a link, which names the link itself."""
-    if key.vlan_id is None:
-        return "it"
-    return f"VLAN {key.vlan_id}"
+    return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
 
 
 def deletable_links(
@@ -278,10 +253,9 @@ def deletable_links(
     kept = links_with_additions(scene, owned)
     if virtual_links is None:
         return copies - kept.keys(), []
+    old = [key for key in kept if key not in requests]
     problems = [
-        Problem("refused", f"it is no longer requested, but {kept[key]}", key)
-        for key in kept
-        if key not in requests
+        Problem("refused", f"it is no longer requested, but {kept[key]}", key) for key in old
     ]
     # A VLAN on a NIC is judged elsewhere.
     refused = {key for key in requests if key.virtual_kind and key.nic not in virtual_links.links}
@@ -356,6 +330,7 @@ def _world_without(
 ) -> World:
     # A VRF loses the routes of its members with its table; no other link has one.
     tables = {vrf_table(Virtual(options=device.options)) for device in gone.values()}
+    routes = (route for route in world.other_routes if route.traits.table not in tables)
     return replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
@@ -363,9 +338,7 @@ def _world_without(
             index: tuple(address for address in present if (index, address) not in removed)
             for index, present in world.addresses.items()
         },
-        other_routes=tuple(
-            route for route in world.other_routes if route.traits.table not in tables
-        ),
+        other_routes=tuple(routes),
     )
 
 
@@ -373,18 +346,14 @@ def _deleted_devices(scene: Scene) -> dict[int, Device]:
     """The devices of our links that are no longer requested and may go."""
     old = scene.record.owned.vlans - scene.requests.keys()
     old -= links_with_additions(scene, old).keys() if old else set()
-    return {
-        scene.device_by_link[key].index: scene.device_by_link[key]
-        for key in old & scene.device_by_link.keys()
-    }
+    devices = scene.device_by_link
+    return {devices[key].index: devices[key] for key in old & devices.keys()}
 
 
 def _removed_addresses(
     scene: Scene, gone: Iterable[int], trusted: Optional[Collection[LinkKey]]
 ) -> set[tuple[int, Address]]:
-    """Our addresses that are no longer requested, and those of links that are `gone`, each with the
-    index of its device.
-    """
+    """Our addresses, with device indexes, that are not requested, or on links that are `gone`."""
     requests, devices = scene.requests, scene.device_by_link
     if trusted is not None:
         devices = {key: devices[key] for key in devices.keys() & trusted}

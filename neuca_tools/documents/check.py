@@ -71,9 +71,8 @@ def check(data: bytes, kind: Kind = "") -> CheckResult:
 
 def in_order(kind: Kind, findings: Iterable[Finding]) -> CheckResult:
     """The result with these findings, each once and by its line."""
-    return CheckResult(
-        kind, tuple(sorted(set(findings), key=lambda finding: (finding.line, finding.text)))
-    )
+    ordered = sorted(set(findings), key=lambda finding: (finding.line, finding.text))
+    return CheckResult(kind, tuple(ordered))
 
 
 def _line_of_syntax(text: str, data: bytes) -> int:
@@ -120,8 +119,7 @@ def _kind_of_json(data: bytes) -> Kind:
 def _neuca_findings(data: bytes) -> Iterator[Finding]:
     text = find_document(data)
     if text is None:
-        reason = "it is empty, or user-data for another program, and has no NEuca document"
-        raise unreadable(reason)
+        raise unreadable("it is empty, or user-data for another program, and has no NEuca document")
     document = parse(text)
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MAX_SPELLINGS)
@@ -182,9 +180,8 @@ def _clash_findings(document: Document, text: str) -> Iterator[Finding]:
     for clash in islice(chain(_default_routes(document), clashes), MAX_SPELLINGS):
         place = _LINE.search(clash.where)
         line = headers.get(clash.link, int(place[1]) if place else 0)
-        severity: Severity = "error" if clash.severity == "error" else "warning"
         said = with_suggestion(clash.text, clash.meant)
-        yield Finding(line_with(lines, line, clash.item), severity, said, clash.meant)
+        yield Finding(line_with(lines, line, clash.item), clash.severity, said, clash.meant)
 
 
 def _default_routes(document: Document) -> Iterator[check_network.Clash]:
@@ -229,7 +226,6 @@ def _missing_parts(
 
 
 def _section_name(link: LinkKey) -> str:
-    """The name of the section that describes a virtual link."""
     return f"vlan {link}" if link.vlan_id else str(link)
 
 

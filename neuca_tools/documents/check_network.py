@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.model import Host, LinkKey, LinkRequest, Network, RouteRequest
 from neuca_tools.model.routing import RuleRequest
+from neuca_tools.model.rows import Severity
 
 _ADDRESSES = "addresses"
 # The last prefix length of IPv4 with an address of the network itself and one for broadcasts.
@@ -32,7 +33,7 @@ class Clash(NamedTuple):
     where: str
     item: str
     text: str
-    severity: str = "error"
+    severity: Severity = "error"
     meant: str = ""
     link: Optional[LinkKey] = None
 
@@ -57,9 +58,8 @@ def made_of(links: Sequence[LinkRequest]) -> Iterator[Clash]:
     """Virtual links that lack something, or have what they cannot have."""
     names = {request.key: request.name for request in links if request.name}
     for request in links:
-        reason = request.virtual and link_kinds.incomplete_reason(
-            request.key, request.virtual, names
-        )
+        virtual = request.virtual
+        reason = virtual and link_kinds.incomplete_reason(request.key, virtual, names)
         if reason and request.key.virtual_kind and request.key.vlan_id is None:
             text = f"{_link_label(request)}: {reason}"
             yield Clash(_place_of(request, "state"), "", text, link=request.key)

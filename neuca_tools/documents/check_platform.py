@@ -15,13 +15,7 @@ from typing import NamedTuple
 
 from neuca_tools.documents import check_network
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import (
-    automatic,
-    combined,
-    netplan,
-    nocloud_v1,
-    openstack,
-)
+from neuca_tools.documents.platform import automatic, combined, netplan, nocloud_v1, openstack
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
 from neuca_tools.documents.spelling import (
     MAX_SPELLINGS,
@@ -140,8 +134,7 @@ def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator
     unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
     for entry in islice(unknown, MAX_SPELLINGS):
         parent = _parent_key(entry.path)
-        elsewhere = _names_elsewhere(parent, entry.key)
-        meant = next(filter(known.__contains__, elsewhere), "")
+        meant = next(filter(known.__contains__, _names_elsewhere(parent, entry.key)), "")
         meant = meant or closest_word(entry.key, known - {parent}, cutoff)
         if meant:
             yield entry.path, meant
@@ -166,20 +159,18 @@ def _all_entries(tree: Tree) -> Iterator[_Entry]:
     while waiting:
         item, path, named = waiting.pop()
         if isinstance(item, list):
-            waiting += [
-                (element, f"{path}[{number}]", False) for number, element in enumerate(item)
-            ]
+            waiting += ((element, f"{path}[{at}]", False) for at, element in enumerate(item))
         elif isinstance(item, dict):
-            entries = _own_entries(item, path)
-            if not named:
-                yield from entries
-            for entry in entries:
+            for entry in _own_entries(item, path):
+                if not named:
+                    yield entry
                 waiting.append((entry.value, entry.path, not named and entry.key in _NAMED))
 
 
-def _own_entries(tree: dict[str, Tree], path: str) -> list[_Entry]:
-    pairs = ((key, value) for key, value in tree.items() if key != REPEATED)
-    return [_Entry(_path_below(path, key), key, value) for key, value in pairs]
+def _own_entries(tree: dict[str, Tree], path: str) -> Iterator[_Entry]:
+    for key, value in tree.items():
+        if key != REPEATED:
+            yield _Entry(_path_below(path, key), key, value)
 
 
 def _path_below(path: str, key: str) -> str:

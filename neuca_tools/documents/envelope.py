@@ -121,9 +121,7 @@ def _neuca_part(data: bytes) -> Optional[bytes]:
     ]
     if len(ours) > 1:
         raise unreadable(f'{len(ours)} MIME parts of type "{_MIME_TYPE}", not one')
-    if not ours:
-        return None
-    return _unzipped(_decode_part(ours[0]))
+    return _unzipped(_decode_part(ours[0])) if ours else None
 
 
 def _decode_part(part: Message) -> bytes:

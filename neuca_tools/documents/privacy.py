@@ -23,9 +23,7 @@ _PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
 def link_kind(section: str) -> str:
     """`interface`, `vlan`, `bond` and so on if the section is about one link, else empty."""
     words = section.split(None, 1)
-    if words and words[0] in LINK_KINDS:
-        return words[0]
-    return ""
+    return words[0] if words and words[0] in LINK_KINDS else ""
 
 
 def is_rule(section: str) -> bool:
@@ -57,6 +55,4 @@ def shown_key(section: str, key: str) -> str:
 
 def shown_value(section: str, key: str, value: str) -> str:
     """A value for messages: clipped, or REDACTED if it may not be shown."""
-    if is_open(section, key) or not value:
-        return clip(value)
-    return REDACTED
+    return clip(value) if is_open(section, key) or not value else REDACTED

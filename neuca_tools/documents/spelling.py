@@ -37,9 +37,7 @@ def line_with(lines: Sequence[str], first: int, item: str) -> int:
 
 def with_suggestion(text: str, meant: str) -> str:
     """The text with the probable spelling, if there is one."""
-    if not meant:
-        return text
-    return f'{text}; did you mean "{meant}"?'
+    return f'{text}; did you mean "{meant}"?' if meant else text
 
 
 def closest_word(word: str, known: Collection[str], cutoff: float = 0.65) -> str:

@@ -30,9 +30,7 @@ def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
 def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
     """The requests, with the links that request a VRF (`vrf`) among the members of this VRF."""
     every = {request.key: request for request in requests}
-    for request in tuple(every.values()):
-        if not request.vrf:
-            continue
+    for request in [request for request in every.values() if request.vrf]:
         every[request.key] = replace(request, vrf="")
         key = LinkKey(f"vrf {request.vrf}")
         vrf = every.get(key, LinkRequest(key, state="up"))
@@ -44,9 +42,7 @@ def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
 
 def lower_of(request: LinkRequest) -> tuple[LinkKey, ...]:
     """The requested lower devices of a virtual link; empty for every other link."""
-    if request.virtual is None:
-        return ()
-    return request.virtual.lower
+    return request.virtual.lower if request.virtual else ()
 
 
 def all_lower_devices(macs: Iterable[str], requests: Requests) -> frozenset[str]:
@@ -54,9 +50,7 @@ def all_lower_devices(macs: Iterable[str], requests: Requests) -> frozenset[str]
 
     def below(mac: str) -> set[str]:
         request = requests.get(LinkKey(mac))
-        if request is None:
-            return set()
-        return {lower.mac for lower in lower_of(request)}
+        return {lower.mac for lower in lower_of(request)} if request else set()
 
     return _all_reachable(macs, below)
 
@@ -116,22 +110,15 @@ SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 def merge_requests(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
-    defaulted = any(
-        origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
-    )
-    own = above
-    if defaulted and below.state:
-        own = without_setting(above, "state")
-    virtual = below.virtual
-    if own.virtual:
-        virtual = own.virtual.over(virtual)
+    defaulted = ("state", DEFAULT) in [(origin.setting, origin.where) for origin in above.origins]
+    own = without_setting(above, "state") if defaulted and below.state else above
     single: dict[str, Any] = {name: getattr(own, name) or getattr(below, name) for name in SINGLE}
     return LinkRequest(
         above.key,
         **single,
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
-        virtual=virtual,
+        virtual=own.virtual.over(below.virtual) if own.virtual else below.virtual,
         routing=own.routing.over(below.routing),
         automatic=own.automatic.over(below.automatic) if own.automatic else below.automatic,
         offers=own.offers or below.offers,
@@ -142,8 +129,7 @@ def merge_requests(below: LinkRequest, above: LinkRequest) -> LinkRequest:
 def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[Origin, ...]:
     merged = {origin.setting: origin for origin in below}
     for origin in above:
-        old = merged.get(origin.setting)
-        if old:
+        if old := merged.get(origin.setting):
             origin = origin._replace(overrode=f"{old.value} from {old.where}")
         merged[origin.setting] = origin
     return tuple(merged.values())
@@ -212,9 +198,7 @@ def overlay_requests(
 def _complete_request(request: LinkRequest) -> LinkRequest:
     if request.origins or request.key.vlan_id or request.virtual:
         request = up_by_default(request)
-    if request.state == "user":
-        return hands_off(request)
-    return request
+    return hands_off(request) if request.state == "user" else request
 
 
 def merge_layers(
@@ -225,10 +209,8 @@ def merge_layers(
     The lower devices of a link that is requested to be up are brought up too. Those without a state
     have no lower devices of their own, so that the order does not matter.
     """
-    merged = {
-        request.key: request
-        for request in with_parents(with_vrfs(combine_requests(document, local)))
-    }
+    combined = with_parents(with_vrfs(combine_requests(document, local)))
+    merged = {request.key: request for request in combined}
     for key, request in tuple(merged.items()):
         for lower in (key.nic, *lower_of(request)):
             if request.state == "up" and lower in merged and merged[lower].state is None:

@@ -80,9 +80,7 @@ _VFAT: Mapping[str, str] = {
     "-n": _LABEL,
 }
 KNOWN: Mapping[str, Mapping[str, str]] = {
-    "ext2": _EXT,
-    "ext3": _EXT,
-    "ext4": _EXT,
+    **dict.fromkeys(("ext2", "ext3", "ext4"), _EXT),
     "xfs": _XFS,
     "btrfs": _BTRFS,
     "vfat": _VFAT,

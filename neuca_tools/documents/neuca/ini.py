@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import dropwhile
 from posixpath import commonprefix
@@ -74,16 +75,8 @@ class Line(NamedTuple):
         if severity == "error":
             reason += hash_hint(self.value)
         value = shown_value(self.section, self.key, self.value) if key else ""
-        return Fault(
-            line=self.number,
-            section=self.section,
-            key=key,
-            value=value,
-            reason=reason,
-            severity=severity,
-            unknown=unknown,
-            file=self.source,
-        )
+        fault = Fault(self.number, self.section, key, value, reason, file=self.source)
+        return fault._replace(severity=severity, unknown=unknown)
 
 
 class Section(NamedTuple):
@@ -94,16 +87,16 @@ class Section(NamedTuple):
     lines: tuple[Line, ...]
 
 
+@dataclass
 class _Open:
     """A key whose value may continue on the next line."""
 
-    def __init__(self, number: int, indent: int, written: str, first: str) -> None:
-        self.number = number
-        self.end = number
-        self.indent = indent
-        self.written = written
-        self.first = first
-        self.rest: list[str] = []
+    number: int
+    end: int
+    indent: int
+    written: str
+    first: str
+    rest: list[str] = field(default_factory=list)
 
     def add(self, number: int, text: str) -> None:
         self.rest.append(text)
@@ -184,7 +177,7 @@ class _Reader:
         delimiter = delimiter or _DELIMITER.search(text, indent + 1)
         if delimiter:
             written = text[: delimiter.start()].strip()
-            self._key = _Open(number, indent, written, text[delimiter.end() :])
+            self._key = _Open(number, number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
 
@@ -194,8 +187,7 @@ class _Reader:
             return
         join = _join_script if self._name == "scripts" else _join_value
         value, written = join(key.first, key.rest), key.written
-        line = Line(key.number, self._name, written.lower(), value, written, key.end)
-        self._lines.append(line)
+        self._lines.append(Line(key.number, self._name, written.lower(), value, written, key.end))
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
         shown = clip(text) if is_open(self._name, text.lower()) else ""
@@ -234,10 +226,7 @@ def last_wins(
 
 def without_comment(text: str) -> str:
     """The first line of a value without its ` ;` comment."""
-    comment = _COMMENT.search(text) if ";" in text else None
-    if comment:
-        text = text[: comment.start()]
-    return text.strip()
+    return _COMMENT.split(text, 1)[0].strip()
 
 
 def _join_value(first: str, rest: list[str]) -> str:
@@ -261,9 +250,8 @@ def redact_text(text: str) -> str:
     sections, _ = read(text)
     out = [""] * (text.count("\n") + 1)
     for section in sections:
-        out[section.number - 1] = "[redacted]"
-        if is_known_section(section.name):
-            out[section.number - 1] = f"[{section.name}]"
+        name = section.name if is_known_section(section.name) else "redacted"
+        out[section.number - 1] = f"[{name}]"
         for line in section.lines:
             # A key like "[x]" would be read as a section if it were written with a blank behind it.
             if is_open(line.section, line.key) and not line.key.startswith("["):
@@ -291,6 +279,4 @@ def _copy_line(line: Line, out: list[str]) -> None:
 
 def _fitting_text(text: str, shorter: str) -> str:
     """The first of these that is not too long for a line of a document."""
-    if len(text) <= MAX_LINE:
-        return text
-    return shorter
+    return text if len(text) <= MAX_LINE else shorter

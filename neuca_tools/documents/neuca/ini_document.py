@@ -70,28 +70,20 @@ def _build_document(
     for line in lines:
         if line.section in grouped:
             grouped[line.section].append(line)
-    settings = {line.key: line for line in grouped["global"]}
-    hostname, router = (
-        _read_global(settings.get(key), reader, faults) for key, reader in GLOBALS.items()
-    )
+    hostname, router = (_read_global(grouped["global"], key, faults) for key in GLOBALS)
     requests, ignored = _link_requests(keys, lines, grouped["interfaces"], faults)
     read_route = partial(_usable_route, ignored)
     read_user = partial(tables.read_user, faults)
-    routes = tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults)
-    rules = rule_sections.read(lines, faults)
-    users = tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults)
-    scripts = tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults)
-    storage = tables.storage_rows(grouped["storage"], MAX_ROWS, faults)
     return Document(
         hostname=hostname,
         router=cast(Router, router or "user"),
         items=tuple(Item(line.section, line.key, line.value, line.number) for line in lines),
         links=requests,
-        routes=routes,
-        users=users,
-        scripts=scripts,
-        storage=storage,
-        rules=rules,
+        routes=tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults),
+        rules=rule_sections.read(lines, faults),
+        users=tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults),
+        scripts=tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults),
+        storage=tables.storage_rows(grouped["storage"], MAX_ROWS, faults),
         faults=_limit_faults(faults),
     )
 
@@ -110,23 +102,13 @@ GLOBALS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _read_global(
-    line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]
-) -> Optional[str]:
-    if line is None:
-        return None
-    try:
-        return reader(line.value)
-    except UnusableError as reason:
-        faults.append(line.fault(str(reason), unknown=reason.unknown))
-        return None
+def _read_global(lines: Iterable[Line], key: str, faults: list[Fault]) -> Optional[str]:
+    own = [line for line in lines if line.key == key]  # the last one, if there is any
+    return next(iter(tables.read_rows(own, lambda line: GLOBALS[key](line.value), 1, faults)), None)
 
 
 def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
-    """Equal for two lines with the same setting, however they spell an address or a key.
-
-    `keys` has the link of each section that is about one.
-    """
+    """Equal for two lines with the same setting; `keys` has the link of each section about one."""
     try:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
@@ -245,26 +227,19 @@ def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
     reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
-    rest = Fault(ordered[MAX_FAULTS].line, "", "", "", reason)
-    return (*ordered[:MAX_FAULTS], rest)
+    return (*ordered[:MAX_FAULTS], Fault(ordered[MAX_FAULTS].line, "", "", "", reason))
 
 
 def find_value(document: Document, section: str, key: str) -> Optional[str]:
     """A value as written in the document; None if it is absent. Only `key` is case-insensitive."""
-    lower = key.lower()
-    return next(
-        (item.value for item in document.items if item.section == section and item.key == lower),
-        None,
-    )
+    items = (item for item in document.items if (item.section, item.key) == (section, key.lower()))
+    return next((item.value for item in items), None)
 
 
 def _suggest_spellings(faults: list[Fault]) -> None:
     """Replace the known words in some faults with the one that is probably meant."""
-    unknown = [
-        number
-        for number, fault in enumerate(faults)
-        if fault.unknown and fault.unknown.kind != "value"
-    ]
+    words = ((number, fault.unknown) for number, fault in enumerate(faults))
+    unknown = [number for number, word in words if word and word.kind != "value"]
     if not unknown:
         return
     # Most documents have no unknown word; it saves difflib, 1 ms.

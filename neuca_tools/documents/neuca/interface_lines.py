@@ -22,10 +22,7 @@ def key(line: Line) -> LinkKey:
 
 
 def read(line: Line) -> tuple[Draft, list[Fault]]:
-    """Parse a line; only its state if a later part is unusable.
-
-    Raises UnusableError for the key.
-    """
+    """Parse a line; only its state if a later part is unusable. A bad key raises UnusableError."""
     draft = Draft(key(line))
     word, _, rest = line.value.partition(":")
     draft.unusable.add("state")  # until it is set

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
@@ -61,10 +60,7 @@ def vlan_key(lower: LinkKey, number: str) -> LinkKey:
 
 
 def link_reference(text: str) -> LinkKey:
-    """Parse `MAC` or `KIND NAME`, or a VLAN on either, `MAC.ID` or `KIND NAME.ID`.
-
-    Raises UnusableError.
-    """
+    """Parse `MAC`, `KIND NAME`, or a VLAN: `MAC.ID` or `KIND NAME.ID`. Raises UnusableError."""
     name = " ".join(text.split())
     kind, _, rest = name.partition(" ")
     base, dot, number = name.rpartition(".")
@@ -75,9 +71,8 @@ def link_reference(text: str) -> LinkKey:
         return LinkKey(values.nic(name))
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
-            raise UnusableError(
-                f'"{values.clip(name)}" is neither a MAC address nor a link such as "bond NAME"'
-            ) from None
+            reason = 'is neither a MAC address nor a link such as "bond NAME"'
+            raise UnusableError(f'"{values.clip(name)}" {reason}') from None
     return LinkKey(values.nic(base), values.vlan_id(number))
 
 
@@ -114,9 +109,7 @@ _NO_YES = ("no", "yes")
 
 def _yes_or_no(text: str) -> str:
     yes, no = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
-    if values.word(text, (*yes, *no)) in yes:
-        return "yes"
-    return "no"
+    return "yes" if values.word(text, (*yes, *no)) in yes else "no"
 
 
 class Option(NamedTuple):
@@ -191,10 +184,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "port": Option(_number_reader(1024, 65535)),
         "mac": _MAC,
     },
-    "macvlan": {
-        "mode": Option(lambda text: values.word(text, MACVLAN_MODES)),
-        "mac": _MAC,
-    },
+    "macvlan": {"mode": Option(lambda text: values.word(text, MACVLAN_MODES)), "mac": _MAC},
     "vrf": {"table": Option(lambda text: str(values.vrf_table(text)))},
     "ipoib": {
         "pkey": Option(values.pkey),
@@ -239,14 +229,11 @@ def shown_value(virtual: Virtual, name: str) -> str:
     """The value of such a key, for display; empty if it is not set."""
     if name == "members":
         return ", ".join(map(str, virtual.members))
-    if name == "parent":
-        return str(virtual.parent or "")
-    return virtual.option(name)
+    return str(virtual.parent or "") if name == "parent" else virtual.option(name)
 
 
-# A bond of InfiniBand links is possible in one mode only, and is not supported.
-NO_NAMES: Mapping[LinkKey, str] = MappingProxyType({})
 _NO_VLANS = ": make the bond of the NICs, and the VLAN on the bond"
+# A bond of InfiniBand links is possible in one mode only, and is not supported.
 _ETHERNET_ONLY = ("bond", "bridge", "macvlan")
 _NEEDED = {
     "bond": ("mode", "members"),
@@ -258,7 +245,7 @@ _NEEDED = {
 
 
 def incomplete_reason(
-    key: LinkKey, virtual: Optional[Virtual], names: Mapping[LinkKey, str] = NO_NAMES
+    key: LinkKey, virtual: Optional[Virtual], names: Mapping[LinkKey, str] = {}
 ) -> Optional[str]:
     """Why the request is incomplete or contradictory, whatever the host has; None if it is not.
 
@@ -348,6 +335,4 @@ def vxlan_overhead(virtual: Virtual) -> int:
     """
     if not virtual.option("id"):
         return 0
-    if ":" in virtual.option("local") + virtual.option("remote"):
-        return 70
-    return 50
+    return 70 if ":" in virtual.option("local") + virtual.option("remote") else 50

@@ -76,10 +76,8 @@ def _read_rate(text: str) -> str:
     except ValueError:
         rate = 0
     if not _MIN_RATE <= rate <= _MAX_RATE:
-        raise UnusableError(
-            f'"{values.clip(text)}" is not a rate from'
-            f" {rate_text(_MIN_RATE)} to {rate_text(_MAX_RATE)}"
-        )
+        bounds = f"{rate_text(_MIN_RATE)} to {rate_text(_MAX_RATE)}"
+        raise UnusableError(f'"{values.clip(text)}" is not a rate from {bounds}')
     return rate_text(rate)
 
 
@@ -226,9 +224,7 @@ def _is_same_qdisc(present: str, wanted: str) -> bool:
 
 def _restorable_qdisc(present: str) -> str:
     """The qdisc to restore: the kernel's default in place of one that we cannot create."""
-    if present.partition(" ")[0] in _CREATABLE:
-        return present
-    return DEFAULT_QDISC
+    return present if present.partition(" ")[0] in _CREATABLE else DEFAULT_QDISC
 
 
 # --- The table ------------------------------------------------------------------------------------

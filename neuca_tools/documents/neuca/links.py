@@ -87,9 +87,8 @@ class Draft:
         self._note_origin(line, setting, shown or str(value))
 
     def _note_origin(self, line: Line, setting: str, value: str) -> None:
-        old, overrode = self._origins.get(setting), ""
-        if old:
-            overrode = f"{old.value} from {old.where}"
+        old = self._origins.get(setting)
+        overrode = f"{old.value} from {old.where}" if old else ""
         self._origins[setting] = Origin(setting, value, line.where, overrode)
         self.lines[setting] = line
         self.unusable.discard(setting)
@@ -106,11 +105,9 @@ class Draft:
 
     def finished(self) -> RequestWithLines:
         """The request, with the lines that it came from."""
-        pairs: dict[str, Any] = {
-            name: tuple(pairs_of_field.items()) for name, pairs_of_field in self._pairs.items()
-        }
+        fields: dict[str, Any] = {name: tuple(own.items()) for name, own in self._pairs.items()}
         origins = tuple(self._origins.values())
-        request = LinkRequest(self.key, origins=origins, **self._fields, **pairs)
+        request = LinkRequest(self.key, origins=origins, **self._fields, **fields)
         if self.unusable & routing_keys.READERS.keys():
             # With a default in place of one of these keys, packets would take another way.
             request = replace(request, routing=NicRouting(choice="no"))
@@ -173,10 +170,9 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
             faults += _add_setting(draft, line)
         except UnusableError as reason:
             draft.unusable.add(line.key)
-            ignored = ""
-            if line.key != "state" and draft.depends_on(line.key):
-                ignored = ", ignoring the link"
-            faults.append(line.fault(f"{reason}{ignored}", unknown=reason.unknown))
+            is_ignored = line.key != "state" and draft.depends_on(line.key)
+            text = f"{reason}, ignoring the link" if is_ignored else str(reason)
+            faults.append(line.fault(text, unknown=reason.unknown))
     return faults
 
 

@@ -20,8 +20,6 @@ MAX_NEXT_HOPS = 64  # of one route
 SCOPES = ("global", "link", "host")
 _STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
 _KINDS: dict[str, RouteKind] = {kind: kind for kind in KINDS if kind != "unicast"}
-
-
 metric = partial(values.integer, low=0, high=MAX_U32, what="the metric")
 # An MSS leaves at least 8 bytes of data, and room for the headers in a packet of 65535 bytes.
 advmss = partial(values.integer, low=8, high=65495, what="the advmss")

@@ -57,10 +57,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def rules_of(selectors: Mapping[str, Any]) -> list[Rule]:
-    """The rule with these values by key, one for each family if it has no address.
-
-    Raises UnusableError.
-    """
+    """The rule with these values, for each family if it has no address. Raises UnusableError."""
     if "table" not in selectors:
         raise UnusableError("a rule without a table")
     networks: dict[str, Network] = {

@@ -37,9 +37,8 @@ def read_rows(
     parsed: list[_Row] = []
     for line in lines:
         if len(parsed) == most:
-            faults.append(
-                line._replace(key="", value="").fault(f"more than {most} lines, ignoring the rest")
-            )
+            nameless = line._replace(key="", value="")
+            faults.append(nameless.fault(f"more than {most} lines, ignoring the rest"))
             break
         try:
             parsed.append(read(line))
@@ -73,9 +72,8 @@ def is_public_key(text: str) -> bool:
 def read_script(line: Line) -> Script:
     """`name = body`; the name becomes part of a file name."""
     if not _FILE_NAME.fullmatch(line.key):
-        raise UnusableError(
-            "the key is not the name of a script (or this line of a script is not indented)"
-        )
+        reason = "the key is not the name of a script (or this line of a script is not indented)"
+        raise UnusableError(reason)
     return Script(line.key, line.value)
 
 
@@ -89,11 +87,11 @@ def read_storage(line: Line) -> Storage:
     ip, fields = _split_target(rest)
     if len(fields) < 5:
         raise UnusableError("fewer than 7 fields")
-    optional = [""] * 4
-    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = [
+    # The last four are optional.
+    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (
         *fields,
-        *optional,
-    ][:9]
+        *[""] * (9 - len(fields)),
+    )
     return Storage(
         device=line.key,
         ip=_target_address(ip),
@@ -139,14 +137,11 @@ def storage_rows(lines: Iterable[Line], most: int, faults: list[Fault]) -> tuple
 
 def _with_mutual_chap(device: Storage, text: str) -> Storage:
     """Mutual CHAP requires CHAP of the initiator and two different secrets (RFC 7143, 12.1.3)."""
-    user, _, secret = text.partition(":")
-    its = (
-        _chap_text(user.strip(), "user of the target"),
-        _chap_text(secret.strip(), "secret of the target"),
-    )
+    user, _, secret = map(str.strip, text.partition(":"))
+    its = _chap_text(user, "user of the target"), _chap_text(secret, "secret of the target")
     if not (device.chap_user and device.chap_secret):
         raise UnusableError("mutual CHAP needs a user and a secret of this host too")
-    if its[1] == device.chap_secret:
+    if secret == device.chap_secret:
         raise UnusableError("the secret of the target is that of this host, which CHAP forbids")
     return replace(device, mutual_chap=its)
 

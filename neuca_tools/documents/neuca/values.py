@@ -183,9 +183,8 @@ def route_table(text: str) -> int:
     """The number of a table that a document may add routes to."""
     number = table(text)
     if number in POLICY_TABLES:
-        raise ForeignValueError(
-            f"the tables {POLICY_TABLES[0]} to {POLICY_TABLES[-1]} are those of policy routing"
-        )
+        first, last = POLICY_TABLES[0], POLICY_TABLES[-1]
+        raise ForeignValueError(f"the tables {first} to {last} are those of policy routing")
     return number
 
 
@@ -223,9 +222,8 @@ def address(text: str) -> Address:
     if not _is_usable(ip):
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
     if length < 2:
-        raise UnusableError(
-            f'the prefix length of "{ip}/{length}" would cover half of all addresses'
-        )
+        reason = f'the prefix length of "{ip}/{length}" would cover half of all addresses'
+        raise UnusableError(reason)
     return address_of(ip.packed, length)
 
 
@@ -283,9 +281,8 @@ def link_name(text: str) -> str:
     if len(name) > 15:
         raise UnusableError(f'"{clip(name)}" is longer than the 15 bytes of an interface name')
     if not _NAME.fullmatch(name):
-        raise UnusableError(
-            f'"{clip(name)}" is not an interface name: letters, digits, ".", "_" and "-" only'
-        )
+        reason = 'is not an interface name: letters, digits, ".", "_" and "-" only'
+        raise UnusableError(f'"{clip(name)}" {reason}')
     if name.isdigit() or name in ("all", "default", "lo"):
         raise UnusableError(f'"{name}" is not a name that an interface can have')
     return name
@@ -300,10 +297,8 @@ def hostname(text: str) -> str:
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise UnusableError(
-            f'"{clip(name)}" is not a host name:'
-            ' letters, digits, "-" and "_" only, in labels of 1 to 63'
-        )
+        reason = 'is not a host name: letters, digits, "-" and "_" only, in labels of 1 to 63'
+        raise UnusableError(f'"{clip(name)}" {reason}')
     return name
 
 

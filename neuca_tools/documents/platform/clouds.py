@@ -44,9 +44,7 @@ class Format(NamedTuple):
 def _nic_draft(part: Part, key: str, mtu: Optional[int] = None) -> Optional[Draft]:
     """The draft of a NIC with the MAC address of a key; None, with a fault, if it has none."""
     mac = part.read(key, values.nic) if part.has_all(key) else None
-    if mac is None:
-        return None
-    return Draft(LinkKey(mac), part.for_nic(mac), mtu=mtu)
+    return Draft(LinkKey(mac), part.for_nic(mac), mtu=mtu) if mac else None
 
 
 def _nic_drafts(parts: Iterable[Part], key: str, mtu: Optional[int] = None) -> list[Draft]:

@@ -30,12 +30,8 @@ def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optio
     if isinstance(tree, list):
         # Every item keeps its place, because the paths in faults count them.
         items = [_prune_tree(item, keys, is_known, unknown) for item in tree]
-        if is_known or any(item is not None for item in items):
-            return items
-        return None
-    if is_known or tree is None:
-        return tree
-    return unknown
+        return items if is_known or any(item is not None for item in items) else None
+    return tree if is_known or tree is None else unknown
 
 
 def _pruned_object(
@@ -75,16 +71,12 @@ def reduce_documents(parts: Mapping[str, bytes]) -> str:
             raise unreadable("it is not an object", name)
         if tree:
             trees[name] = _kept_tree(name, tree)
-    if not trees:
-        return ""
-    return json.dumps(trees, sort_keys=True)
+    return json.dumps(trees, sort_keys=True) if trees else ""
 
 
 def instance_id(text: str) -> str:
     """The instance ID in the text, as `KIND:ID` with the platform's kind; empty if it has none."""
-    if not text:
-        return ""
-    trees = _parse_trees(text)
+    trees = _parse_trees(text) if text else {}
     ids = (
         machine.instance_text(kind, str(trees[name].get("uuid", "")))
         for name, kind in _PLATFORM_BY_DOCUMENT.items()
@@ -182,8 +174,7 @@ def _interpret_tree(name: str, tree: dict[str, Tree], by_key: bool = False) -> P
     root = Part(own, name, faults=Faults(by_key))
     repeated = tree.get(REPEATED)
     for path, severity in repeated.items() if isinstance(repeated, dict) else ():
-        reason = "this key occurs twice, ignoring the first"
-        fault = Fault(0, name, clip(path), "", reason)
+        fault = Fault(0, name, clip(path), "", "this key occurs twice, ignoring the first")
         root.faults.add(fault if severity == "error" else fault._replace(severity="warning"))
     return _KINDS[name].read(root)
 

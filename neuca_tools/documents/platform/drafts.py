@@ -124,11 +124,9 @@ class Draft:
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
         """Set the MTU of IPv6, in bytes, which is a sysctl."""
         mtu = part.mtu(key)
-        if mtu is None:
-            return
-        if mtu < values.IPV6_MINIMUM_MTU:
+        if mtu and mtu < values.IPV6_MINIMUM_MTU:
             part.fault(key, str(mtu), f"the MTU of IPv6 is at least {values.IPV6_MINIMUM_MTU}")
-        else:
+        elif mtu:
             self.sysctls[IPV6_MTU] = str(mtu)
 
     @contextmanager
@@ -164,9 +162,8 @@ class Draft:
         if address is None:
             return
         if is_assumed(text, netmask):
-            part.fault(
-                key, text, f'"{address.ip}" has no prefix length, treated as "{address}"', "warning"
-            )
+            reason = f'"{address.ip}" has no prefix length, treated as "{address}"'
+            part.fault(key, text, reason, "warning")
         self.addresses.setdefault(address, part.where)
 
     def add_route(self, part: Part, key: str, to: str, netmask: Optional[str]) -> None:
@@ -220,8 +217,7 @@ class Draft:
         if hop is None:
             return
         if hop.version != network.version:
-            reason = f'the next hop is not of the family of "{network}"'
-            part.fault(_HOP_KEYS[key], via, reason)
+            part.fault(_HOP_KEYS[key], via, f'the next hop is not of the family of "{network}"')
         else:
             metric = part.read("metric", route_lines.metric)
             self.routes.append(RouteRequest(network, "present", hop, part.where, self.key, metric))
@@ -277,16 +273,14 @@ class Draft:
 
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""
+        parts = (self.part, *self.other_parts)
+        unused = [(part, key) for part in parts for key in part.unused()]
         if self.part.faults.by_key:
-            for part in (self.part, *self.other_parts):
-                for key in part.unused():
-                    part.fault(key, None, "this key has no effect", "warning")
-            return
-        unused = list(self.part.unused())
-        for other in self.other_parts:
-            unused += (f"{other.path}.{key}" for key in other.unused())
-        if unused:
-            listed = ", ".join(map(values.clip, unused[:MAX_UNUSED]))
+            for part, key in unused:
+                part.fault(key, None, "this key has no effect", "warning")
+        elif unused:
+            names = (key if part is self.part else f"{part.path}.{key}" for part, key in unused)
+            listed = ", ".join(map(values.clip, islice(names, MAX_UNUSED)))
             if len(unused) > MAX_UNUSED:
                 listed += f" and {len(unused) - MAX_UNUSED} more"
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
@@ -367,8 +361,7 @@ def _distinct_drafts(drafts: Iterable[Draft], root: Part) -> tuple[Draft, ...]:
     distinct: dict[LinkKey, Draft] = {}
     for draft in drafts:
         if distinct.setdefault(draft.key, draft) is not draft:
-            reason = f'there is already a link "{draft.key}", ignoring this one'
-            draft.part.fault("", None, reason)
+            draft.part.fault("", None, f'there is already a link "{draft.key}", ignoring this one')
     return _limited(distinct.values(), MAX_LINKS, "links", root)
 
 

@@ -74,10 +74,8 @@ def read(root: Part) -> PlatformDocument:
     Public keys and delegated prefixes become items for `neuca get`.
     """
     drafts: list[Draft] = []
-    items = [
-        Item(PUBLIC_KEYS, str(number), text, 0)
-        for number, text in enumerate(root.texts(PUBLIC_KEYS))
-    ]
+    keys = enumerate(root.texts(PUBLIC_KEYS))
+    items = [Item(PUBLIC_KEYS, str(number), text, 0) for number, text in keys]
     primary = root.read("mac", values.mac)
     for name, nic in root.named("macs"):
         mac = nic.parse("", name, values.mac)

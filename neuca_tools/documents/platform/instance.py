@@ -39,7 +39,6 @@ def kept_metadata(top: dict[str, Tree]) -> dict[str, Tree]:
 
 
 def _tagged_nics(devices: Tree) -> list[Tree]:
-    """MAC address and tags of the NICs among the devices."""
     if not isinstance(devices, list):
         return []
     return [
@@ -55,9 +54,7 @@ def read(root: Part) -> PlatformDocument:
     links: list[LinkRequest] = []
     for device in root.parts("devices"):
         tag = _role_tag(device)
-        if not tag:
-            continue
-        mac = device.read("mac", values.nic)
+        mac = device.read("mac", values.nic) if tag else None
         if mac is None:
             continue
         if tag in _MANAGEMENT:
@@ -65,13 +62,11 @@ def read(root: Part) -> PlatformDocument:
         else:
             origin = Origin("state", "up", device.where)
             links.append(LinkRequest(LinkKey(mac), "up", origins=(origin,)))
-    hostname = _read_hostname(root)
-    items = tuple(_metadata_items(root))
     return PlatformDocument(
-        hostname=hostname,
+        hostname=_read_hostname(root),
         links=tuple(links),
         management=tuple(hints),
-        items=items,
+        items=tuple(_metadata_items(root)),
         faults=tuple(root.faults),
     )
 

@@ -150,7 +150,6 @@ def _name_lower_devices(
 
 
 def _upper_links(top: Part) -> dict[str, Upper]:
-    """The links that name their lower devices."""
     return {
         name: Upper(link, kind, key)
         for section, (kind, key) in _UPPERS.items()
@@ -225,9 +224,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
     virtual_links.set_options(draft, holder, _OPTIONS[kind], defaults)
-    if link.faults.unusable != unusable:
-        return None
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft) if link.faults.unusable == unusable else None
 
 
 def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
@@ -238,8 +235,7 @@ def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
             link.fault("table", None, "a VRF without its table, ignoring it")
         return None
     virtual = Virtual(options=(("table", str(table)),))
-    draft = Draft(key, link.for_nic(key.mac), virtual=virtual)
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(Draft(key, link.for_nic(key.mac), virtual=virtual))
 
 
 def _nic_draft(name: str, link: Part) -> Optional[Draft]:
@@ -257,7 +253,7 @@ def _nic_draft(name: str, link: Part) -> Optional[Draft]:
     if mode is not None:
         draft.device[IPOIB_MODE] = mode
     _set_mac(draft)
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft)
 
 
 def _refuse_matched_names(drafts: Collection[Draft]) -> None:
@@ -294,9 +290,7 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         mac = match.read("macaddress", values.nic)
         # The MAC address is enough: no two NICs that are not slaves of one device have the same.
         match.use("driver")
-        if mac is None:
-            return None
-        return Draft(LinkKey(mac), link.for_nic(mac))
+        return Draft(LinkKey(mac), link.for_nic(mac)) if mac else None
     if present == "lo":
         link.warn("", "the loopback interface is left to other programs")
         return None
@@ -304,9 +298,8 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         link.warn("match", "it matches every NIC, ignoring it")
         return None
     if match.tree and ("driver" in match.tree or match.text("name") is None):
-        link.warn(
-            "match", "it matches NICs by more than their MAC address or their name, ignoring it"
-        )
+        reason = "it matches NICs by more than their MAC address or their name, ignoring it"
+        link.warn("match", reason)
         return None
     return Draft(by_name(present), link)
 
@@ -316,10 +309,11 @@ def _vlan_draft(name: str, link: Part, drafts: LinkDrafts) -> Optional[Draft]:
     if draft is None:
         return None
     draft.name = link.parse("", name, values.link_name)
-    return _add_common_keys(draft, draft.part)
+    return _add_common_keys(draft)
 
 
-def _add_common_keys(draft: Draft, link: Part) -> Draft:
+def _add_common_keys(draft: Draft) -> Draft:
+    link = draft.part
     draft.mtu = link.mtu()
     for family in (4, 6):
         if link.flag(f"dhcp{family}"):
@@ -336,15 +330,15 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.offer_dns(names, "search", "search")
     link.close("nameservers")
     link.use_defaults(*_OFF)
-    _set_state(draft, link)
+    _set_state(draft)
     _add_addresses(draft, link)
-    netplan_routing.read(draft, link)
+    netplan_routing.read(draft)
     return draft
 
 
-def _set_state(draft: Draft, link: Part) -> None:
+def _set_state(draft: Draft) -> None:
     """Set the state: `activation-mode: manual` leaves the link to its user, `off` keeps it down."""
-    mode = link.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
+    mode = draft.part.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
     if mode == "manual":
         draft.leave_to_user()
     elif mode == "off":

@@ -34,7 +34,7 @@ _ROUTE_KEYS = frozenset(
 _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
 
-def read(draft: Draft, link: Part) -> None:
+def read(draft: Draft) -> None:
     """Add the routes and rules of a link; those of a VRF are in its table, or lead to it."""
     own = 0
     if draft.key.kind == "vrf" and draft.virtual:
@@ -43,7 +43,7 @@ def read(draft: Draft, link: Part) -> None:
         ("routes", _ROUTE_KEYS, _add_route),
         ("routing-policy", _RULE_READERS.keys(), _add_rule),
     ):
-        for item in link.parts(kind):
+        for item in draft.part.parts(kind):
             with draft.all_or_nothing():
                 item.refuse_besides(known)
                 add(draft, item, own)
@@ -73,12 +73,8 @@ def _route_type(text: str) -> RouteKind:
 
 def _is_plain(route: Part, kind: RouteKind) -> bool:
     """Whether it is a default route, or one with a next hop in a network of its link."""
-    is_on_link = route.flag("on-link")
-    if kind != "unicast":
-        return False
-    if route.text("to") in _DEFAULT:
-        return True
-    return bool(_hop_text(route)) and not is_on_link
+    has_gateway = not route.flag("on-link") and bool(_hop_text(route))
+    return kind == "unicast" and (has_gateway or route.text("to") in _DEFAULT)
 
 
 def _hop_text(route: Part) -> str:
@@ -113,9 +109,7 @@ def _split_destination(to: str) -> tuple[str, Optional[str]]:
     """A destination and its prefix length: a bare address is a host, as in ip-route(8)."""
     if "/" in to or to == "default":
         return to, None
-    if ":" in to:
-        return to, "128"
-    return to, "32"
+    return to, "128" if ":" in to else "32"
 
 
 def _selected_prefix(text: str) -> Network:
@@ -129,8 +123,7 @@ _RULE_READERS = {**rule_sections.READERS, "from": _selected_prefix, "to": _selec
 def _with_traits(request: RouteRequest, route: Part, table: int, kind: RouteKind) -> RouteRequest:
     source = route.read("from", values.host)
     if source and source.version != request.to.version:
-        reason = f'the source is not of the family of "{request.to}"'
-        route.fault("from", str(source), reason)
+        route.fault("from", str(source), f'the source is not of the family of "{request.to}"')
     traits = Traits(
         table,
         kind,
@@ -158,9 +151,7 @@ def _add_rule(draft: Draft, rule: Part, own: int) -> None:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
-        draft.rules += [
-            RuleRequest(selector, rule.where, draft.key)
-            for selector in rule_sections.rules_of(selectors)
-        ]
+        own_rules = rule_sections.rules_of(selectors)
+        draft.rules += [RuleRequest(own_rule, rule.where, draft.key) for own_rule in own_rules]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")

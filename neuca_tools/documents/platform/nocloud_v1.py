@@ -99,9 +99,8 @@ def _left_to_others(top: Part) -> set[str]:
         kind = link.text("type")
         if kind not in _KINDS or (kind == "loopback" and _has_addresses(link)):
             names.add(link.text("name") or "")
-            link.warn(
-                "type", "this kind of link is left to other programs, with everything on top of it"
-            )
+            reason = "this kind of link is left to other programs, with everything on top of it"
+            link.warn("type", reason)
     return names
 
 
@@ -134,7 +133,6 @@ def _set_members(top: Part, taken: Iterable[str], drafts: LinkDrafts) -> None:
 
 
 def _upper_links(top: Part) -> dict[str, Upper]:
-    """The links that name their lower devices."""
     uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path

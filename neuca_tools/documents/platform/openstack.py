@@ -64,9 +64,8 @@ def read(root: Part) -> PlatformDocument:
         _add_draft(drafts, link, _bond_draft(number, link))
     _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
-        keys, unknown = ("vlan_link", "vlan_id"), "no link has this id, ignoring the VLAN"
-        draft = drafts.vlan_draft(link, keys, unknown)
-        _add_draft(drafts, link, draft)
+        unknown = "no link has this id, ignoring the VLAN"
+        _add_draft(drafts, link, drafts.vlan_draft(link, ("vlan_link", "vlan_id"), unknown))
     for network in root.parts("networks"):
         _add_network(network, drafts)
     return finish_document(drafts.values(), root, by_hand=True)
@@ -110,11 +109,8 @@ def _set_members(physical: Iterable[Part], drafts: LinkDrafts) -> None:
     """Set the members of the bonds, and skip the bonds of which a member is unusable."""
     named = LinkDrafts()
     named.update((draft.name, draft) for draft in drafts.values() if draft.name)
-    bonds = {
-        name: Upper(draft.part, "bond", "bond_links")
-        for name, draft in drafts.items()
-        if draft.key.kind == "bond"
-    }
+    of_bonds = ((name, draft.part) for name, draft in drafts.items() if draft.key.kind == "bond")
+    bonds = {name: Upper(part, "bond", "bond_links") for name, part in of_bonds}
     skipped = SkippedLinks((), bonds, drafts)
     ids = (link.text("id") for link in physical)
     skipped.add_unusable(name for name in ids if name and name not in drafts)
@@ -135,7 +131,6 @@ def _set_lower_devices(drafts: LinkDrafts, named: LinkDrafts, bond: Draft, upper
 
 
 def _add_network(network: Part, drafts: LinkDrafts) -> None:
-    """Add the addresses and routes of a network to its link."""
     kind, draft = network.text("type") or "", _draft_below(network, drafts)
     if draft is None:
         return

@@ -100,20 +100,10 @@ class Part:
 
         The key, and everything below it, is not named again as unused.
         """
-        shown = ""
-        if isinstance(value, str):
-            shown = clip(value)
-        fault = Fault(
-            line=0,
-            section=f"{self.document} {self.mac}".strip(),
-            key=clip(self._path(key)),
-            value=shown,
-            reason=reason,
-            severity=severity,
-            unknown=unknown,
-        )
+        section, path = f"{self.document} {self.mac}".strip(), clip(self._path(key))
+        shown = clip(value) if isinstance(value, str) else ""
         self.close(key)
-        self.faults.add(fault)
+        self.faults.add(Fault(0, section, path, shown, reason, severity=severity, unknown=unknown))
 
     def warn(self, key: str, reason: str) -> None:
         """Record a warning about a key."""
@@ -132,9 +122,7 @@ class Part:
                 self.fault(key, None, "unknown key, ignoring what it is part of")
 
     def _path(self, key: str) -> str:
-        if self.path and key:
-            return f"{self.path}.{key}"
-        return self.path or key
+        return f"{self.path}.{key}" if self.path and key else self.path or key
 
     def value(self, key: str) -> Tree:
         """The value of a key, which counts as used; None if it is absent."""
@@ -176,9 +164,7 @@ class Part:
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
         """The parsed scalar of a key; None if there is none or, with a fault, if it is unusable."""
         text = self.text(key)
-        if text is None:
-            return None
-        return self.parse(key, text, reader)
+        return None if text is None else self.parse(key, text, reader)
 
     def parse(self, key: str, text: str, reader: Callable[[str], _T]) -> Optional[_T]:
         """The parsed text; None, with a fault of this key, if the reader raises UnusableError."""
@@ -193,9 +179,7 @@ class Part:
 
     def mtu(self, key: str = "mtu") -> Optional[int]:
         """An MTU in bytes; None if there is none, for which platforms have several words."""
-        if self.text(key) in _NO_MTU:
-            return None
-        return self.read(key, values.mtu)
+        return None if self.text(key) in _NO_MTU else self.read(key, values.mtu)
 
     def prefix_length(self) -> Optional[str]:
         """The prefix length or netmask next to an address or destination; None if there is none."""
@@ -225,11 +209,9 @@ class Part:
     def child(self, key: str) -> Part:
         """The object of a key; an empty one if there is none."""
         value = self.value(key)
-        if isinstance(value, dict):
-            return replace(self, tree=value, path=self._path(key))
-        if value is not None:
+        if value is not None and not isinstance(value, dict):
             self.fault(key, None, "it is not an object")
-        return replace(self, tree={}, path=self._path(key))
+        return replace(self, tree=value if isinstance(value, dict) else {}, path=self._path(key))
 
     def items(self, key: str) -> list[Tree]:
         """The list of a key; an empty one if there is none."""
@@ -326,10 +308,7 @@ def is_assumed(text: str, netmask: Optional[str]) -> bool:
 
 
 def masked_network(text: str) -> Network:
-    """The network of a destination or subnet in CIDR notation; host bits are masked.
-
-    Raises UnusableError.
-    """
+    """The network of a destination or subnet, host bits masked. Raises UnusableError."""
     ip, _, length = text.partition("/")
     host = values.host(ip)
     bits = values.integer(length, 0, host.max_prefixlen, "the prefix length")
@@ -349,9 +328,7 @@ def milliseconds(text: str) -> str:
     >>> milliseconds("100"), milliseconds("1s"), milliseconds("1s 500ms")
     ('100', '1000', '1500')
     """
-    if _SPAN.fullmatch(text.strip()):
-        return str(_total_milliseconds(text))
-    return text
+    return str(_total_milliseconds(text)) if _SPAN.fullmatch(text.strip()) else text
 
 
 def seconds(text: str) -> str:

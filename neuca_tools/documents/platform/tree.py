@@ -70,8 +70,7 @@ class _Reader:
         if isinstance(value, _Pairs):
             return self._read_object(value, path, depth)
         if isinstance(value, list):
-            items = enumerate(value)
-            return [self._read(below, f"{path}[{at}]", depth + 1) for at, below in items]
+            return [self._read(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)]
         scalar: Tree = value
         return scalar
 
@@ -109,10 +108,7 @@ class _Reader:
 
 
 def _merge(value: Tree, mapping: dict[str, Tree]) -> bool:
-    """Add the keys of the object, or objects, of a merge key (yaml.org/type/merge.html).
-
-    False if the value is anything else.
-    """
+    """Add what a merge key stands for (yaml.org/type/merge.html); False if that is no object."""
     items = value if isinstance(value, list) else [value]
     objects = [item for item in items if isinstance(item, dict)]
     if len(objects) == len(items):

@@ -189,10 +189,9 @@ class LinkDrafts(dict[str, Draft]):
 
     def set_members(self, draft: Draft, link: Part, key: str) -> None:
         """Set the members of a bond or the ports of a bridge; an unknown one is a fault."""
-        members = (self._described_key(name, link, key) for name in link.texts(key))
-        draft.virtual = (draft.virtual or Virtual())._replace(
-            members=tuple(dict.fromkeys(filter(None, members)))
-        )
+        keys = (self._described_key(name, link, key) for name in link.texts(key))
+        members = tuple(dict.fromkeys(filter(None, keys)))
+        draft.virtual = (draft.virtual or Virtual())._replace(members=members)
 
     def set_lower_devices(
         self, options_key: str, primary_keys: Iterable[str], draft: Draft, upper: Upper
