@@ -53,21 +53,17 @@ class BusyError(ChannelError):
     """The server is serving another client."""
 
 
-def session_proof(secret: bytes, role: str, server_nonce: str, client_nonce: str) -> str:
+def session_proof(secret: bytes, role: str, server_nonce: str, client_nonce: str) -> bytes:
     """64 hexadecimal digits for a role, which only a holder of the secret can compute."""
     text = f"neuca-selftest {PROTOCOL} {role} {server_nonce} {client_nonce}"
-    return hmac.new(secret, text.encode(), DIGEST).hexdigest()
-
-
-def new_nonce() -> str:
-    return secrets.token_hex(32)
+    return hmac.new(secret, text.encode(), DIGEST).hexdigest().encode()
 
 
 class ServerHandshake:
     """The server's side of one handshake. Raises ChannelError, as does `turn`."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.connection, self._nonce, self._line = connection, new_nonce(), b""
+        self.connection, self._nonce, self._line = connection, secrets.token_hex(32), b""
         connection.setblocking(False)
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
@@ -80,10 +76,10 @@ class ServerHandshake:
         if claim is None:
             raise ChannelError("it does not speak the protocol of neuca-selftest")
         nonces = self._nonce, claim[1].decode()
-        if not hmac.compare_digest(claim[2], session_proof(secret, CLIENT, *nonces).encode()):
+        if not hmac.compare_digest(claim[2], session_proof(secret, CLIENT, *nonces)):
             self._send(REFUSAL)
             raise ImpostorError("another secret")
-        proof = session_proof(secret, BUSY if busy else SERVER, *nonces).encode()
+        proof = session_proof(secret, BUSY if busy else SERVER, *nonces)
         if busy:
             self._send(b'{"busy":true,"proof":"%s"}\n' % proof)
             raise BusyError("busy")
@@ -108,10 +104,10 @@ def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
-    nonces = _server_nonce(_read_line(connection, deadline, seconds)), new_nonce()
+    nonces = _server_nonce(_read_line(connection, deadline, seconds)), secrets.token_hex(32)
     proof = session_proof(secret, CLIENT, *nonces)
     try:
-        connection.send(f'{{"nonce":"{nonces[1]}","proof":"{proof}"}}\n'.encode())
+        connection.send(b'{"nonce":"%s","proof":"%s"}\n' % (nonces[1].encode(), proof))
     except OSError as error:
         raise ChannelError(f"greet the peer: {error.strerror}") from error
     line = _read_line(connection, deadline, seconds)
@@ -119,7 +115,7 @@ def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -
     if welcome is None and line != REFUSAL:
         raise ChannelError("greet the peer: its response is not one of neuca-selftest --serve")
     role = BUSY if welcome and welcome[1] else SERVER
-    expected = session_proof(secret, role, *nonces).encode()
+    expected = session_proof(secret, role, *nonces)
     if welcome is None or not hmac.compare_digest(welcome[2], expected):
         raise ImpostorError("the host at the peer's address has another secret")
     if role == BUSY:
@@ -143,9 +139,8 @@ def _server_nonce(line: bytes) -> str:
 def _signed_channel(
     connection: socket.socket, role: str, secret: bytes, nonces: tuple[str, str]
 ) -> Channel:
-    channel = Channel(connection.fileno(), connection.fileno(), role)
-    channel.sign_with(bytes.fromhex(session_proof(secret, "session", *nonces)))
-    return channel
+    key = bytes.fromhex(session_proof(secret, "session", *nonces).decode())
+    return Channel(connection.fileno(), connection.fileno(), role, key)
 
 
 def _read_line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
