@@ -127,7 +127,11 @@ class ThroughputSteps:
         test = self._new_test(options.seconds, options.rate)._replace(
             streams=streams, direction=direction
         )
-        trips = self._new_round_trips() if name == "tcp" and "loaded" in options.steps else None
+        trips = None
+        if name == "tcp" and "loaded" in options.steps:
+            # Not every host can send pings.
+            with suppress(OSError):
+                trips = RoundTrips(self._new_requests(), PROBE_SECONDS)
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
@@ -157,12 +161,6 @@ class ThroughputSteps:
             numa_nodes=self._options.numa,
         )
 
-    def _new_round_trips(self) -> Optional[RoundTrips]:
-        """Round trips to measure during a test; None if this host cannot send pings."""
-        with suppress(OSError):
-            return RoundTrips(self._new_requests(), PROBE_SECONDS)
-        return None
-
     def _new_requests(self) -> Requests:
         """Requests to the echo of the helper or, without one, pings. Raises OSError."""
         if self._helper is None:
@@ -179,7 +177,8 @@ class ThroughputSteps:
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            yield _phase_verdict(phase, result), f"{_result_words(result, offered)}{back}"
+            words = f"{phase_words(result)}{'' if result.error else offered}{back}"
+            yield _phase_verdict(phase, result), words
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -207,8 +206,7 @@ class ThroughputSteps:
         the first loss that applies in any case.
         """
         seconds = min(STEP_SECONDS, self._options.seconds)
-        rate = next_rate(rungs, top)
-        while rate is not None and not self._skip_reason:
+        while (rate := next_rate(rungs, top)) is not None and not self._skip_reason:
             search = searching or not all(rung.is_loss_free for rung in rungs)
             test = self._new_test(seconds, rate)._replace(udp=True)
             phases = self._datagrams("udp", test)
@@ -218,7 +216,6 @@ class ThroughputSteps:
             if rung is None:
                 break
             rungs.append(rung)
-            rate = next_rate(rungs, top)
 
     def _datagrams(self, name: str, test: Test) -> list[Phase]:
         """A UDP test, repeated once if nothing arrived.
@@ -235,11 +232,9 @@ class ThroughputSteps:
         """Responsiveness under load, in one direction after the other. Raises OSError."""
         for direction in WAYS:
             phase, probes = self._probe_under_load(direction)
-            self._evidence = replace(
-                self._evidence,
-                loads=(*self._evidence.loads, phase),
-                responsiveness=(*self._evidence.responsiveness, probes),
-            )
+            before = self._evidence
+            loads, all_probes = (*before.loads, phase), (*before.responsiveness, probes)
+            self._evidence = replace(before, loads=loads, responsiveness=all_probes)
             yield _rpm_result(phase, probes)
 
     def _probe_under_load(self, direction: str) -> tuple[Phase, Probes]:
@@ -353,10 +348,6 @@ def _rpm_result(phase: Phase, probes: Probes) -> Result:
     return "pass", f"{rpm_words(result)} {way}"
 
 
-def _result_words(result: PhaseResult, offered: str) -> str:
-    return phase_words(result) if result.error else f"{phase_words(result)}{offered}"
-
-
 def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
     if result.error:
         return "fail"
@@ -364,9 +355,7 @@ def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
         return "unknown"
     if phase.search:
         return "search"
-    if result.passed is False:
-        return "fail"
-    return "pass"
+    return "fail" if result.passed is False else "pass"
 
 
 def _rung_of(phase: Phase, offered: float) -> Optional[Rung]:
