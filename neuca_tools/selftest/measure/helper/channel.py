@@ -51,7 +51,6 @@ class Channel:
         return self._reading
 
     def send(self, message: Mapping[str, Any], seconds: float = 10.0) -> None:
-        """Send a message, within `seconds`."""
         text = json.dumps(message, separators=(",", ":")).encode()
         line = self._signature_of(self._role, self._sent, text) + text + b"\n"
         self._sent += 1
@@ -61,7 +60,6 @@ class Channel:
             raise ChannelError(f"send to the peer: {error.strerror}") from error
 
     def receive(self, seconds: float) -> Message:
-        """The next message, within `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             message = self.next_message()
