@@ -126,9 +126,11 @@ def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
         return last or NO_RESULT
     if run.error or result.code:
         return run.error or last or f"iperf3 exited with {result.code} without an error message"
-    if not any(flow.received.bytes or flow.sent.bytes for flow in run.flows):
-        return "iperf3 reported success, but nothing arrived"
-    return None
+    return None if _has_arrived(run) else "iperf3 reported success, but nothing arrived"
+
+
+def _has_arrived(run: Run) -> bool:
+    return any(flow.received.bytes or flow.sent.bytes for flow in run.flows)
 
 
 def _signal_name(number: int) -> str:

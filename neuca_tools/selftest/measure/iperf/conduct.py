@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Optional, Protocol
+from typing import Optional, Union
 
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Direction, Run
@@ -19,6 +19,7 @@ from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf.command import Test, client_command, run_of
+from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, RoundTrips
 from neuca_tools.selftest.measure.program import Program, ProgramResult
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -26,19 +27,9 @@ from neuca_tools.selftest.measure.wait import wait_readable
 GRACE_SECONDS = 10.0
 
 
-class ConcurrentProbe(Protocol):
-    """What is measured during a run.
-
-    `turn` is called when it is due or its descriptor ready, and `stop` once the run has ended.
-    """
-
-    def fileno(self) -> int: ...
-
-    def due(self) -> float: ...
-
-    def turn(self) -> None: ...
-
-    def stop(self) -> None: ...
+# What is measured during a run: `turn` is called when it is due or its descriptor ready, and `stop`
+# once the run has ended.
+ConcurrentProbe = Union[RoundTrips, ForeignProbes]
 
 
 def run_test(

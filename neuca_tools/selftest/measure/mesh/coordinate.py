@@ -150,7 +150,6 @@ class Coordinator:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why hosts take no part."""
         return self._hosts.reason_by_name
 
     @property
@@ -175,7 +174,6 @@ class Coordinator:
             self._run_diagnoses()
 
     def _continue_with(self, plan: MeshPlan) -> None:
-        """Go on with a later state of the plan."""
         self.plan = plan
         self._results.plan(plan)
 
@@ -285,7 +283,6 @@ class Coordinator:
         return not self._engine.lines.ended
 
     def _handle_outputs(self, ready: Sequence[Any]) -> None:
-        """Handle what has arrived at these outputs of the engine."""
         if self._engine.lines in ready:
             for line in self._engine.lines.read_lines():
                 self._handle_line(line)
@@ -346,7 +343,6 @@ class Coordinator:
                 self._results.row(row)
 
     def _refuse(self, name: str, reason: str) -> None:
-        """Record why a host takes no part."""
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
         self._log(f"{name}: {reason}, it has no tests")

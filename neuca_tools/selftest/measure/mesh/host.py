@@ -42,7 +42,6 @@ class _Child(NamedTuple):
     row: Optional[Row]
 
     def fileno(self) -> int:
-        """The descriptor that is readable once the process has ended."""
         return self.pidfd
 
 
@@ -195,7 +194,6 @@ class Member:
             os._exit(1)
 
     def _run_slot(self, row: Optional[Row], client: str, seconds: float) -> None:
-        """What the process of a slot does."""
         if row is None:
             addresses = {host.name: ip_address(host.address) for host in self._plan.hosts}
             own, clients = addresses[self._name], frozenset({addresses[client]})
