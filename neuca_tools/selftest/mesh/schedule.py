@@ -19,15 +19,8 @@ from typing import NamedTuple, TypeVar
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.mesh.model import (
-    MAX_HOSTS,
-    SETTLE_SECONDS,
-    MeshHost,
-    MeshPlan,
-    Pair,
-    check_host,
-    plan_identity,
-)
+from neuca_tools.selftest.mesh import model
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Pair
 
 T = TypeVar("T")
 # By default, all pairs of up to this number of hosts are tested; of more hosts, 8 random rounds.
@@ -143,9 +136,7 @@ def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...
 
     That is the first of the last SLOTS_TO_SEARCH slots, or a new one.
     """
-    slots: list[_Slot] = []
-    has_uplinks = any(UPLINK in host.labels for host in plan.hosts)
-    uplink_label = plan.group if plan.group and not has_uplinks else UPLINK
+    slots, uplink_label = list[_Slot](), _uplink_label(plan)
     for pair in pairs:
         caps = _caps_of_pair(plan, pair, uplink_label)
         for slot in slots[-SLOTS_TO_SEARCH:]:
@@ -159,6 +150,12 @@ def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...
         slot.busy.update(pair)
         slot.load.update(name for name, _ in caps)
     return tuple(tuple(slot.pairs) for slot in slots)
+
+
+def _uplink_label(plan: MeshPlan) -> str:
+    """The label whose hosts share an uplink: that of groups if no host has one of its own."""
+    has_uplinks = any(UPLINK in host.labels for host in plan.hosts)
+    return plan.group if plan.group and not has_uplinks else UPLINK
 
 
 def _caps_of_pair(plan: MeshPlan, pair: Pair, uplink_label: str) -> list[tuple[str, int]]:
@@ -182,7 +179,7 @@ def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
         tuple((numbers[client], numbers[server]) for client, server in slot)
         for slot in smaller.slots
     ]
-    return replace(plan, slots=tuple(slots), origin=plan_identity(plan))
+    return replace(plan, slots=tuple(slots), origin=model.plan_identity(plan))
 
 
 def plan_budget(plan: MeshPlan) -> Budget:
@@ -191,7 +188,7 @@ def plan_budget(plan: MeshPlan) -> Budget:
     tests_by_host = Counter(chain.from_iterable(pairs))
     bytes_of_a_test = 2 * plan.seconds * plan.rate / 8
     # A slot begins a guard interval after the last client of the one before has reported.
-    usual = plan.slot_seconds - plan.guard - SETTLE_SECONDS + USUAL_SETTLE_SECONDS
+    usual = plan.slot_seconds - plan.guard - model.SETTLE_SECONDS + USUAL_SETTLE_SECONDS
     return Budget(
         usual_seconds=len(plan.slots) * usual,
         max_seconds=len(plan.slots) * plan.slot_seconds,
@@ -234,8 +231,8 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
                 raise _line_error(number, f"{key} is on line {line_by_key[key]} too")
             line_by_key[key] = number
         hosts.append(host)
-        if len(hosts) > MAX_HOSTS:
-            raise _line_error(number, f"there are more than {MAX_HOSTS} hosts")
+        if len(hosts) > model.MAX_HOSTS:
+            raise _line_error(number, f"there are more than {model.MAX_HOSTS} hosts")
     if len(hosts) < 2:
         raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
     return tuple(hosts)
@@ -249,7 +246,7 @@ def _read_host(words: list[str], number: int) -> MeshHost:
         raise _line_error(number, "a label is there twice")
     host = MeshHost(words[0], words[1], labels)
     try:
-        check_host(host)
+        model.check_host(host)
     except SelftestError as error:
         raise _line_error(number, error.text.partition(": ")[2]) from None
     return replace(host, address=str(ip_address(host.address)))

@@ -138,14 +138,10 @@ def judge_mesh(
     all_rows, rows = rows, tests_of(plan, rows)
     suspects, observations = find_suspects(plan, rows).suspects, observe.observe_tests(plan, rows)
     findings = [
-        _finding_of(plan, rows, suspect, observations[suspect.symptom]) for suspect in suspects
+        _with_diagnosis(plan, finding, all_rows)
+        for finding in _findings_of(plan, rows, suspects, observations)
     ]
-    if plan.expect and observe.is_slow_everywhere(rows, plan.expect):
-        findings.append(_slow_everywhere_finding(rows, plan.expect))
-    findings = [_with_diagnosis(plan, finding, all_rows) for finding in findings]
     explained = set[int]().union(*(suspect.tests for suspect in suspects))
-    # An error that belongs to no finding is no result.
-    unexplained_errors = {number for number, row in enumerate(rows) if row.error} - explained
     failed = {
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
@@ -157,11 +153,31 @@ def judge_mesh(
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
-        untested=tuple(observe.untested_pairs(plan, rows, unexplained_errors)),
+        untested=tuple(_pairs_without_result(plan, rows, explained)),
         reason_by_silent_host=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
+
+
+def _findings_of(
+    plan: MeshPlan,
+    rows: Sequence[Row],
+    suspects: Iterable[Suspect],
+    observations: Mapping[str, Sequence[Observation]],
+) -> Iterator[MeshFinding]:
+    for suspect in suspects:
+        yield _finding_of(plan, rows, suspect, observations[suspect.symptom])
+    if plan.expect and observe.is_slow_everywhere(rows, plan.expect):
+        yield _slow_everywhere_finding(rows, plan.expect)
+
+
+def _pairs_without_result(
+    plan: MeshPlan, rows: Sequence[Row], explained: Collection[int]
+) -> list[tuple[str, str]]:
+    """The pairs of the plan without any result: an error without a finding is none."""
+    broken = {number for number, row in enumerate(rows) if row.error}
+    return observe.untested_pairs(plan, rows, broken.difference(explained))
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
@@ -308,7 +324,10 @@ def _slow_everywhere_finding(rows: Sequence[Row], expect: float) -> MeshFinding:
         "both",
         observe.RATE,
         CONFIRMED,
-        round(likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[observe.RATE]), 2),
+        round(
+            likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[observe.RATE]),
+            2,
+        ),
         bad,
         good,
         causes.TEXTS[causes.SLOW_EVERYWHERE],
