@@ -243,7 +243,7 @@ def _join(arguments: argparse.Namespace) -> int:
     lines: Optional[Lines] = None
     secret: Optional[bytes]
     if arguments.plan == "-":
-        lines = Lines(0, int(MAX_MESSAGE_BYTES))
+        lines = Lines(0, MAX_MESSAGE_BYTES)
         plan, secret = await_plan(lines, START_SECONDS)
     else:
         plan = results.read_results([Path(arguments.plan)]).plan

@@ -324,10 +324,7 @@ def _slow_everywhere_finding(rows: Sequence[Row], expect: float) -> MeshFinding:
         "both",
         observe.RATE,
         CONFIRMED,
-        round(
-            likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[observe.RATE]),
-            2,
-        ),
+        round(likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[observe.RATE]), 2),
         bad,
         good,
         causes.TEXTS[causes.SLOW_EVERYWHERE],

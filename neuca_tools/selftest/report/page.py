@@ -45,11 +45,6 @@ from neuca_tools.selftest.report.timeline import timeline_panels
 PASSED = {True: "pass", False: "fail", None: ""}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
-# The columns of the tables.
-BEFORE = ("test", "before", "after")
-LATENCY = ("path", "median", "99 of 100", "longest")
-UDP = ("offered", "lost")
-PATH = ("hop", "routers", "round trip", "MTU")
 # The CSS classes of the verdicts, by their Nagios states.
 STATES = ("good", "bad", "bad", "unknown")
 
@@ -170,17 +165,19 @@ def _report_tables(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
 ) -> Iterator[str]:
     """Nothing for what was not measured. `before` is an earlier test to compare with."""
-    yield from _html_table("Before and after", BEFORE, list(_before_and_after(diagnosis, before)))
+    rates = list(_before_and_after(diagnosis, before))
+    yield from _html_table("Before and after", ("test", "before", "after"), rates)
     measured = {"idle": evidence.idle, "loaded": evidence.loaded}
     rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
-    yield from _html_table("Latency, idle and under load", LATENCY, rows)
+    columns = ("path", "median", "99 of 100", "longest")
+    yield from _html_table("Latency, idle and under load", columns, rows)
     udp_title = "UDP: datagrams lost, against the rate offered"
-    yield from _html_table(udp_title, UDP, _udp_rows(evidence))
-    yield from _html_table("Path", PATH, list(map(_hop_row, evidence.route.hops)))
+    yield from _html_table(udp_title, ("offered", "lost"), _udp_rows(evidence))
+    hops = list(map(_hop_row, evidence.route.hops))
+    yield from _html_table("Path", ("hop", "routers", "round trip", "MTU"), hops)
 
 
 def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
-    """In the order of BEFORE."""
     earlier = dict(with_keys(before.phases)) if before else {}
     for key, phase in with_keys(diagnosis.phases):
         if key in earlier:
@@ -189,19 +186,16 @@ def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iter
 
 
 def _latency_row(name: str, times: Latency) -> Sequence[str]:
-    """In the order of LATENCY."""
     values = (times.p50, times.p99, times.maximum)
     return (name, *("" if value is None else amounts.time(value) for value in values))
 
 
 def _hop_row(hop: Hop) -> Sequence[str]:
-    """In the order of PATH."""
     rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
     return (str(hop.number), ", ".join(hop.addresses) or "no response", rtt, str(hop.mtu or ""))
 
 
 def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
-    """In the order of UDP."""
     points = []
     for phase in evidence.phases:
         look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
