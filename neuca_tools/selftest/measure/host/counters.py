@@ -181,7 +181,8 @@ def _read_statistics(descriptor: int, device: str) -> dict[str, int]:
     if not 0 < count <= MAX_COUNTERS:
         return {}
     request = [GET_STRINGS, STATISTICS_NAMES, count]
-    strings = _query_driver(descriptor, device, request, count * NAME_LENGTH)[12:]
+    answer = _query_driver(descriptor, device, request, count * NAME_LENGTH)
+    strings = answer[4 * len(request) :]
     values = _query_driver(descriptor, device, [GET_STATISTICS, count], count * 8)
     names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
     texts = [name.decode("ascii", "replace").strip() for name in names]
