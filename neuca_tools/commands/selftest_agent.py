@@ -15,12 +15,9 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Address
 from neuca_tools.plan.operations import WriteSysctl
+from neuca_tools.selftest.measure.host import planned
 from neuca_tools.selftest.measure.host.facts import SWAP_SEPARATORS
-from neuca_tools.selftest.measure.host.planned import (
-    AgentPlan,
-    container_namespace,
-    named_namespace,
-)
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.status.report import read_report
 from neuca_tools.tuning.layer import CONGESTION
@@ -90,9 +87,9 @@ def enter_namespace(netns: Optional[str], container: Optional[str]) -> Optional[
     None if neither is named. Raises UsageError, SelftestError.
     """
     if netns:
-        enter_network(named_namespace(netns))
+        enter_network(planned.named_namespace(netns))
     elif container:
-        enter_network(container_namespace(container))
+        enter_network(planned.container_namespace(container))
     else:
         return None
     return AgentPlan()

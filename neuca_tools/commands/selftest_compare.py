@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
-from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
-from neuca_tools.commands.selftest_explain import read_content, write_series
+from neuca_tools.commands.selftest_explain import read_content, styled_text, write_series
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.files import write_files
 from neuca_tools.model.printable import json_document
@@ -22,7 +21,7 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.archive import ArchivedTest, archived_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import Runs, comparison_page
-from neuca_tools.selftest.report.text import comparison_text, styled_report
+from neuca_tools.selftest.report.text import comparison_text
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,18 +33,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         raise ArgumentsError("compare: at least two runs are required, or last-boot")
     changes = compare(runs[:-1], runs[-1])
+    code = changes.exit_code
     _write_files(arguments, list(zip(_run_names(arguments, runs), runs)), changes)
-    if not arguments.json:
-        text = comparison_text(changes)
-        print(styled_report(text, changes.exit_code, terminal_width(0), uses_color(arguments)))
-        return changes.exit_code
-    verdict = {
-        "version": 1,
-        "verdict": WORDS[changes.exit_code],
-        "exit_code": int(changes.exit_code),
-    }
-    print(json_document({**verdict, **cast(dict[str, Any], encode(changes))}))
-    return changes.exit_code
+    if arguments.json:
+        verdict = {"version": 1, "verdict": WORDS[code], "exit_code": int(code)}
+        print(json_document({**verdict, **cast(dict[str, Any], encode(changes))}))
+    else:
+        print(styled_text(arguments, comparison_text(changes), code))
+    return code
 
 
 def _run_names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]:
@@ -86,24 +81,21 @@ def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
 
 
 def _tests_of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
-    """The last archived test, preceded by the tests of the same peer in an earlier boot."""
-    chosen = _last_two_boots(_archived_tests(arguments))
-    if not chosen:
+    """The last archived test, preceded by all tests of its peer in the boot before."""
+    archived = _archived_tests(arguments)
+    earlier = [
+        run
+        for run in archived
+        if run.boot != archived[-1].boot and run.address == archived[-1].address
+    ]
+    if not earlier:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
+    chosen = [*(run for run in earlier if run.boot == earlier[-1].boot), archived[-1]]
     runs = list(filter(None, (run.evidence() for run in chosen)))
-    if len(runs) < 2 or runs[-1].boot != chosen[-1].boot:
+    if len(runs) < 2 or runs[-1].boot != archived[-1].boot:
         raise SelftestError("compare with the previous boot: the archived tests cannot be read")
     return runs
-
-
-def _last_two_boots(archived: list[ArchivedTest]) -> list[ArchivedTest]:
-    """The last test, preceded by all tests of its peer in the boot before; empty if none are."""
-    *before, last = archived or [ArchivedTest(None)]
-    earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
-    if not earlier:
-        return []
-    return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
 def _archived_tests(arguments: argparse.Namespace) -> list[ArchivedTest]:

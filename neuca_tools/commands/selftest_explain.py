@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Optional
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import json_document
-from neuca_tools.selftest.codes import NAGIOS
+from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import (
-    Test,
-    nagios_line,
-    prometheus_text,
-    report_data,
-    subject_line,
-    subject_of,
-)
+from neuca_tools.selftest.report import record
+from neuca_tools.selftest.report.record import Test
 from neuca_tools.selftest.report.text import report_text, styled_report
 
 # Imports inside functions: most runs write no report to a file.
@@ -38,16 +32,21 @@ def run(arguments: argparse.Namespace) -> int:
     write_reports(arguments, [(evidence, diagnosis)])
     write_series(arguments, [(evidence.label or arguments.file, evidence)])
     if arguments.nagios:
-        print(nagios_line(diagnosis))
+        print(record.nagios_line(diagnosis))
         return NAGIOS[diagnosis.exit_code]
-    subject = subject_of(evidence, arguments.file)
+    subject = record.subject_of(evidence, arguments.file)
     if arguments.json:
-        print(json_document({"subject": subject, **report_data(evidence, diagnosis)}))
+        print(json_document({"subject": subject, **record.report_data(evidence, diagnosis)}))
     else:
-        shown = report_text(diagnosis, arguments.verbose)
-        shown = styled_report(shown, diagnosis.exit_code, terminal_width(0), uses_color(arguments))
-        print(f"{subject_line(subject)}\n{shown}")
+        text = report_text(diagnosis, arguments.verbose)
+        print(record.subject_line(subject))
+        print(styled_text(arguments, text, diagnosis.exit_code))
     return diagnosis.exit_code
+
+
+def styled_text(arguments: argparse.Namespace, text: str, code: ExitCode) -> str:
+    """A report as this terminal shows it."""
+    return styled_report(text, code, terminal_width(0), uses_color(arguments))
 
 
 def write_reports(
@@ -63,7 +62,7 @@ def write_reports(
 
         files[arguments.html] = report_page(*tests[0], before).encode()
     if arguments.prometheus:
-        files[arguments.prometheus] = prometheus_text(tests).encode()
+        files[arguments.prometheus] = record.prometheus_text(tests).encode()
     if files:
         from neuca_tools.files import write_files
 

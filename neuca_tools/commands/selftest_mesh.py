@@ -14,29 +14,22 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
+from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import (
     CONFIG,
+    Keywords,
     Options,
     add_output_options,
     file_path,
     seconds_up_to,
     value,
 )
-from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import read_agent_plan
-from neuca_tools.commands.selftest_explain import read_content
+from neuca_tools.commands.selftest_explain import read_content, styled_text
 from neuca_tools.commands.selftest_options import port_number, read_secret
-from neuca_tools.commands.selftest_parsers import (
-    OUTPUT_OPTIONS,
-    REPORT_OPTIONS,
-    add_exclusive,
-    integer,
-    link_rate,
-    log,
-    parser_of,
-)
+from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.errors import UsageError
 from neuca_tools.files import write_files
@@ -53,42 +46,40 @@ from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, rea
 from neuca_tools.selftest.mesh.page import mesh_page
 from neuca_tools.selftest.mesh.schedule import budget_line, make_plan, read_hosts
 from neuca_tools.selftest.mesh.verdict import judge_mesh
-from neuca_tools.selftest.report.text import styled_report
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
 # File descriptors that clush needs: for each host, with three pipes, and for itself.
 DESCRIPTORS_OF_A_HOST, OTHER_DESCRIPTORS = 4, 256
-LATEST_START = 1e11  # seconds since 1970
 MAX_LIST_BYTES = 4 * 2**20  # of a list of hosts
+
+
+def _tests_at_a_time(where: str, default: int) -> Keywords:
+    text = f"tests at a time {where} (default: %(default)d)"
+    reader = parsers.integer("a number of tests", 1, 4096)
+    return value("NUMBER", text, type=reader, default=default)
+
+
 PLAN_OPTIONS: Options = {
-    "rate": value("RATE", "the highest rate of each transfer (1G)", type=link_rate, required=True),
-    "expect": value("RATE", "the rate that every path should achieve", type=link_rate),
+    "rate": value(
+        "RATE", "the highest rate of each transfer (1G)", type=parsers.link_rate, required=True
+    ),
+    "expect": value("RATE", "the rate that every path should achieve", type=parsers.link_rate),
     "rounds": value(
         "NUMBER",
         "tests of each host (default: all up to 64 hosts, otherwise 8)",
-        type=integer("a number of rounds", 1, 4096),
+        type=parsers.integer("a number of rounds", 1, 4096),
         default=0,
     ),
     "seed": value(
         "NUMBER",
         "the seed of the plan (default: %(default)d)",
-        type=integer("a seed", 1, 10**9),
+        type=parsers.integer("a seed", 1, 10**9),
         default=1,
     ),
     "group": value("LABEL", "the label that defines the groups, such as rack"),
-    "per-uplink": value(
-        "NUMBER",
-        "tests at a time through an uplink (default: %(default)d)",
-        type=integer("a number of tests", 1, 4096),
-        default=MeshPlan.per_uplink,
-    ),
-    "per-hypervisor": value(
-        "NUMBER",
-        "tests at a time on a hypervisor (default: %(default)d)",
-        type=integer("a number of tests", 1, 4096),
-        default=MeshPlan.per_hypervisor,
-    ),
+    "per-uplink": _tests_at_a_time("through an uplink", MeshPlan.per_uplink),
+    "per-hypervisor": _tests_at_a_time("on a hypervisor", MeshPlan.per_hypervisor),
     "time": value(
         "SECONDS",
         "duration of each transfer (default: %(default)g)",
@@ -123,7 +114,7 @@ JOIN_OPTIONS: Options = {
     "start": value(
         "SECONDS",
         "when the first slot begins, in seconds since the epoch",
-        type=seconds_up_to(LATEST_START, low=0),
+        type=seconds_up_to(results.LATEST, low=0),
     ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,
@@ -149,7 +140,7 @@ class _Parser(Parser):
 
 
 def mesh_parser() -> argparse.ArgumentParser:
-    parser = parser_of("mesh", _Parser)
+    parser = parsers.parser_of("mesh", _Parser)
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
@@ -158,7 +149,7 @@ def mesh_parser() -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=command.purpose, description=description)
         for word, keywords in command.positional.items():
             subparser.add_argument(word, **keywords)
-        add_exclusive(subparser, command.options)
+        parsers.add_exclusive(subparser, command.options)
         add_output_options(subparser)
         subparser.set_defaults(act=command.act)
     return parser
@@ -252,7 +243,7 @@ def _join(arguments: argparse.Namespace) -> int:
     lines: Optional[Lines] = None
     secret: Optional[bytes]
     if arguments.plan == "-":
-        lines = Lines(0, int(MAX_MESSAGE_BYTES))
+        lines = Lines(0, MAX_MESSAGE_BYTES)
         plan, secret = await_plan(lines, START_SECONDS)
     else:
         plan = results.read_results([Path(arguments.plan)]).plan
@@ -307,11 +298,9 @@ def _show_result(arguments: argparse.Namespace, run: results.RecordedRun) -> int
     if arguments.json:
         print(report.report_json(result))
     elif not arguments.nagios:
-        text, width = report.report_text(result), terminal_width(0)
-        print(styled_report(text, verdict.exit_code, width, uses_color(arguments)))
+        print(styled_text(arguments, report.report_text(result), verdict.exit_code))
     writers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
-    files = {path: text_of(result).encode() for path, text_of in writers.items() if path}
-    write_files(files)
+    write_files({path: text_of(result).encode() for path, text_of in writers.items() if path})
     if arguments.nagios:
         print(report.nagios_line(result))
         return NAGIOS[verdict.exit_code]
@@ -345,7 +334,7 @@ COMMANDS = {
         "run a plan on all hosts, or continue it, and report",
         _run,
         {"plan": value("PLAN", "the plan; after --, options of clush follow", type=file_path)},
-        {**RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS},
+        {**RUN_OPTIONS, **parsers.OUTPUT_OPTIONS},
     ),
     "join": Subcommand(
         "take part in a mesh on this host; run starts it",
@@ -357,7 +346,7 @@ COMMANDS = {
         "report the results of a run",
         _report_results,
         {"files": value("FILE", "a plan, or results", nargs="+", type=file_path)},
-        {**OUTPUT_OPTIONS, **REPORT_OPTIONS},
+        parsers.OUTPUT_OPTIONS,
     ),
     "stop": Subcommand(
         "stop a run, or mesh join with a plan",

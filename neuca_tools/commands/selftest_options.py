@@ -13,22 +13,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import CONFIG, VERSION, add_options, flag, seconds_up_to, value
 from neuca_tools.commands.arguments import Options as Table
 from neuca_tools.commands.parsers import Parser
-from neuca_tools.commands.selftest_parsers import (
-    EXPECT_OPTION,
-    OUTPUT_OPTIONS,
-    PROGRAM,
-    REPORT_OPTIONS,
-    add_grouped,
-    integer,
-    link_rate,
-    overview_parser,
-    parse_address,
-    parser_of,
-    refused_value,
-)
+from neuca_tools.commands.selftest_parsers import PROGRAM
 from neuca_tools.config import Config
 from neuca_tools.config.options import TRUTH, split_list
 from neuca_tools.errors import UsageError
@@ -47,8 +36,8 @@ MAX_SERVICE_SECONDS = 86400.0
 # --- Readers of single values; each raises argparse.ArgumentTypeError ---
 
 # The helper uses the two ports above that of iperf3.
-port_number = integer("a port", 1024, 65533)
-_stream_count = integer("a number of streams", 1, 128)
+port_number = parsers.integer("a port", 1024, 65533)
+_stream_count = parsers.integer("a number of streams", 1, 128)
 
 
 def _stream_counts(word: str) -> tuple[int, ...]:
@@ -58,19 +47,19 @@ def _stream_counts(word: str) -> tuple[int, ...]:
 def _step_names(word: str) -> frozenset[str]:
     steps = frozenset(split_list(word))
     for wrong in sorted(steps - set(STEPS)) if steps else [word]:
-        raise refused_value(wrong, f"one of the steps {', '.join(STEPS)}")
+        raise parsers.refused_value(wrong, f"one of the steps {', '.join(STEPS)}")
     return steps
 
 
 def _plan_name(word: str) -> str:
     if word not in PLANS:
-        raise refused_value(word, "a plan: quick, standard or full")
+        raise parsers.refused_value(word, "a plan: quick, standard or full")
     return word
 
 
 def _boolean(word: str) -> bool:
     if word.lower() not in TRUTH:
-        raise refused_value(word, "true or false")
+        raise parsers.refused_value(word, "true or false")
     return TRUTH[word.lower()]
 
 
@@ -80,8 +69,8 @@ SETTINGS: Mapping[str, Callable[[str], object]] = {
     "plan": _plan_name,
     "time": seconds_up_to(MAX_TEST_SECONDS),
     "port": port_number,
-    "expect": link_rate,
-    "rate": link_rate,
+    "expect": parsers.link_rate,
+    "rate": parsers.link_rate,
     "interface": str,
     "secret-file": str,
     "run-at-boot": _boolean,
@@ -104,8 +93,8 @@ MEASURING_OPTIONS: Table = {
     "parallel": value("NUMBERS", "numbers of parallel streams (e.g. 1,8,128)", type=_stream_counts),
     "bidir": flag("test both directions at once, even with --plan quick"),
     "udp": flag("test UDP, even with --plan quick"),
-    "rate": value("RATE", "limit the sending rate (e.g. 500M)", type=link_rate),
-    **EXPECT_OPTION,
+    "rate": value("RATE", "limit the sending rate (e.g. 500M)", type=parsers.link_rate),
+    **parsers.EXPECT_OPTION,
     "skip": value(
         "STEPS",
         f"skip these steps (comma-separated): {', '.join(STEPS)}",
@@ -137,7 +126,7 @@ SERVE_OPTIONS: Table = {
         "ADDRESS",
         "listen on this address only; may be repeated",
         action="append",
-        type=parse_address,
+        type=parsers.parse_address,
     ),
     "stdio": flag("serve one test on standard input and output, for --ssh"),
 }
@@ -150,7 +139,7 @@ class _FormerParser(Parser):
     """Its help is that of `neuca-selftest`, which has subcommands."""
 
     def format_help(self) -> str:
-        return overview_parser().format_help()
+        return parsers.overview_parser().format_help()
 
 
 def former_parser() -> argparse.ArgumentParser:
@@ -159,25 +148,25 @@ def former_parser() -> argparse.ArgumentParser:
     parser.add_argument("peers", nargs="*")
     add_options(parser, VERSION)
     serve = {"serve": flag("serve tests to peers for a limited time")}
-    of_run = (MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
-    add_grouped(parser, *of_run, serve, SERVE_OPTIONS)
+    of_run = (MEASURING_OPTIONS, RUN_OPTIONS, parsers.OUTPUT_OPTIONS)
+    parsers.add_grouped(parser, *of_run, serve, SERVE_OPTIONS)
     return parser
 
 
 def run_parser() -> argparse.ArgumentParser:
-    parser = parser_of("run")
+    parser = parsers.parser_of("run")
     parser.add_argument("peers", metavar="PEER", nargs="*", help="the host to test against")
-    add_grouped(parser, MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
+    parsers.add_grouped(parser, MEASURING_OPTIONS, RUN_OPTIONS, parsers.OUTPUT_OPTIONS)
     return parser
 
 
 def serve_parser() -> argparse.ArgumentParser:
-    parser = parser_of("serve")
+    parser = parsers.parser_of("serve")
     shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
     names = ("config", "port", "secret-file", "netns", "container")
     own = {name: shared[name] for name in names}
     text = "serve at the addresses of this interface, even of the management NIC"
-    add_grouped(parser, own, {"interface": value("NAME", text)}, SERVE_OPTIONS)
+    parsers.add_grouped(parser, own, {"interface": value("NAME", text)}, SERVE_OPTIONS)
     parser.set_defaults(peers=[])
     return parser
 

@@ -79,13 +79,10 @@ def integer(what: str, low: int, high: int) -> Callable[[str], int]:
 EXPECT_OPTION: Options = {
     "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=link_rate)
 }
-# --json and --nagios cannot be combined.
+_METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
 OUTPUT_OPTIONS: Options = {
     **JSON,
     "nagios": flag("print one line and exit as a Nagios plugin does"),
-}
-_METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
-REPORT_OPTIONS: Options = {
     "html": value("PATH", "also write the report to an HTML file", type=file_path),
     "prometheus": value("PATH", f"also write metrics {_METRICS}", type=file_path),
 }
@@ -119,7 +116,7 @@ GROUPS = (
     ("what is printed", "verbose quiet color"),
 )
 GROUPED = frozenset(name for _, names in GROUPS for name in names.split())
-EXCLUSIVE = frozenset(OUTPUT_OPTIONS)
+EXCLUSIVE = frozenset({"json", "nagios"})  # cannot be combined
 
 
 class Text(NamedTuple):
@@ -203,7 +200,7 @@ def explain_parser() -> argparse.ArgumentParser:
     parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
     rtt = "round-trip time of the idle path in milliseconds"
     own = {"rtt": value("MS", rtt, type=parse_milliseconds)}
-    add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, SERIES_OPTIONS, own)
+    add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, SERIES_OPTIONS, own)
     return parser
 
 

@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.namespace import namespaces_restored
 from neuca_tools.commands.arguments import JSON, value
-from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import enter_namespace, read_agent_plan
+from neuca_tools.commands.selftest_explain import styled_text
 from neuca_tools.commands.selftest_options import (
     MEASURING_OPTIONS,
     address_of,
@@ -33,19 +32,12 @@ from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
 from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.measure import live
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import (
-    ReportStage,
-    Stage,
-    can_draw,
-    draw_progress,
-    header,
-    planned_stages,
-)
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.report.text import name_with_arrow, phase_words, styled_report
+from neuca_tools.selftest.report.text import name_with_arrow, phase_words
 
 SETTINGS = ("netns", "container", "interface", "port")
 MAX_ROUNDS, ROUNDS, MAX_PATHS = 20, 3, 16
@@ -124,30 +116,32 @@ def _test_paths_live(
     arguments: argparse.Namespace, turns: Sequence[_Turn], options: Options, planned: AgentPlan
 ) -> dict[Path, list[Evidence]]:
     """The tests of each path; on a terminal, with a header and a live line."""
-    if arguments.json or not can_draw():
-        return _test_in_turn(turns, options, planned, partial(_print_line, silent=arguments.json))
-    seconds = sum(stage.seconds for stage in planned_stages(options))
-    stages = [Stage(turn.name, seconds) for turn in turns]
-    print(header(f"{len(arguments.paths)} paths", None, arguments.plan, options.seconds, stages))
-    with draw_progress(stages) as tell:
+    if arguments.json:
+        return _test_in_turn(turns, options, planned, lambda *_: None)
+    if not live.can_draw():
+        return _test_in_turn(turns, options, planned, lambda _, text: print(text, flush=True))
+    seconds = sum(stage.seconds for stage in live.planned_stages(options))
+    stages = [live.Stage(turn.name, seconds) for turn in turns]
+    title = f"{len(arguments.paths)} paths"
+    print(live.header(title, None, arguments.plan, options.seconds, stages))
+    with live.draw_progress(stages) as tell:
         return _test_in_turn(turns, options, planned, tell)
 
 
 def _test_in_turn(
-    turns: Sequence[_Turn], options: Options, planned: AgentPlan, tell: ReportStage
+    turns: Sequence[_Turn], options: Options, planned: AgentPlan, tell: live.ReportStage
 ) -> dict[Path, list[Evidence]]:
+    """Raises UsageError, SelftestError, ObserveError."""
     evidence_by_path = defaultdict[Path, list[Evidence]](list)
     for turn in turns:
-        evidence = _test_path(turn.path, turn.address, options, planned)
-        evidence_by_path[turn.path].append(evidence)
-        line = printable_line(f"{turn.path.label:<12} {_summary_line(evidence)}")
+        path, port = turn.path, turn.path.port or options.port
+        own = replace(options, port=port, interface=path.interface, label=path.label)
+        with _start_of(path, planned) as plan:
+            evidence = PeerTest(turn.address, own, plan, lambda _: None).run()
+        evidence_by_path[path].append(evidence)
+        line = printable_line(f"{path.label:<12} {_summary_line(evidence)}")
         tell(turn.name, f"{turn.round}  {line}")
     return evidence_by_path
-
-
-def _print_line(_: str, text: str, silent: bool) -> None:
-    if not silent:
-        print(text, flush=True)
 
 
 def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
@@ -162,14 +156,6 @@ def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
         return options
     steps = (options.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
     return replace(options, steps=steps)
-
-
-def _test_path(path: Path, peer: Address, options: Options, planned: AgentPlan) -> Evidence:
-    """Raises UsageError, SelftestError, ObserveError."""
-    port = path.port or options.port
-    options = replace(options, port=port, interface=path.interface, label=path.label)
-    with _start_of(path, planned) as plan:
-        return PeerTest(peer, options, plan, lambda _: None).run()
 
 
 @contextmanager
@@ -204,8 +190,7 @@ def _print_comparison(tests: Sequence[Tests], arguments: argparse.Namespace) -> 
     if arguments.json:
         print(path_record(comparison, tests, code))
     else:
-        table = path_table(comparison, arguments.verbose)
-        print(styled_report(table, code, terminal_width(0), uses_color(arguments)))
+        print(styled_text(arguments, path_table(comparison, arguments.verbose), code))
     return code
 
 

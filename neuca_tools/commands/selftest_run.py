@@ -13,10 +13,10 @@ from datetime import datetime, timezone
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
-from neuca_tools.commands.common import is_root, terminal_width, uses_color
+from neuca_tools.commands.common import is_root
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import outlook_of
-from neuca_tools.commands.selftest_explain import write_reports
+from neuca_tools.commands.selftest_explain import styled_text, write_reports
 from neuca_tools.commands.selftest_options import (
     SETTINGS,
     address_of,
@@ -41,12 +41,7 @@ from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.record import entry_of, nagios_line, report_data, report_json
-from neuca_tools.selftest.report.text import (
-    conclusion_text,
-    differences_text,
-    step_line,
-    styled_report,
-)
+from neuca_tools.selftest.report.text import conclusion_text, differences_text, step_line
 
 FEWEST = 3  # earlier tests with which a test can be worse than before
 # The exit codes in order of severity: the worst peer determines the exit code of a run.
@@ -88,10 +83,7 @@ class _Setup(NamedTuple):
         """The line to print when a step has ended; empty for none."""
         if self.is_for_programs or step.text == NOT_ASKED:
             return ""
-        return self.colored(step_line(step), ExitCode.PASS)
-
-    def colored(self, text: str, code: ExitCode) -> str:
-        return styled_report(text, code, terminal_width(0), uses_color(self.arguments))
+        return styled_text(self.arguments, step_line(step), ExitCode.PASS)
 
     def show(self, step: Step) -> None:
         line = self.line(step)
@@ -166,7 +158,8 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
         _keep_report(setup, evidence, diagnosis)
     if not setup.is_for_programs:
         texts = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
-        print(setup.colored("\n".join(filter(None, texts)), diagnosis.exit_code))
+        text = "\n".join(filter(None, texts))
+        print(styled_text(setup.arguments, text, diagnosis.exit_code))
     return PeerResult(evidence, diagnosis, before)
 
 

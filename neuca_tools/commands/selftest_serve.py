@@ -9,14 +9,9 @@ import errno
 from collections.abc import Sequence
 from typing import Optional
 
+from neuca_tools.commands import selftest_options as options
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import outlook_of
-from neuca_tools.commands.selftest_options import (
-    MAKE_SECRET,
-    SECRET_FILE,
-    port_in_effect,
-    read_secret,
-)
 from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device
@@ -34,15 +29,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("serve: it takes no PEER; any host with the secret can connect")
     planned = outlook_of(arguments, config)
     addresses = _addresses_to_serve(arguments.address or [], arguments.interface, planned)
-    port = port_in_effect(arguments, config)
+    port = options.port_in_effect(arguments, config)
     try:
         if arguments.stdio:
             serve_pipes(addresses[0], port, arguments.period, log)
             return ExitCode.PASS
-        key = read_secret(arguments, config)
+        key = options.read_secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
-            hint = MAKE_SECRET.format(name=SECRET_FILE)
+            hint = options.MAKE_SECRET.format(name=options.SECRET_FILE)
             raise UsageError(f"serve: a secret is required: {needed}", hint)
         server = Server(addresses, port, key, log)
     except OSError as error:

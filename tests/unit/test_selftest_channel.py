@@ -61,7 +61,7 @@ def handshake(pair, secret=SECRET, busy=False):
 
     def server():
         try:
-            greeting, channel = ServerHandshake(pair[1]), None
+            greeting, channel = ServerHandshake(pair[1], ip_address("127.0.0.1")), None
             while channel is None:
                 select.select([pair[1]], [], [], 10)
                 channel = greeting.turn(SECRET, busy)
@@ -207,7 +207,7 @@ NOT_THE_PROTOCOL = "it does not speak the protocol of neuca-selftest"
     ],
 )
 def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):
-    greeting = ServerHandshake(pair[1])
+    greeting = ServerHandshake(pair[1], ip_address("127.0.0.1"))
     pair[0].send(line)
     with pytest.raises(ChannelError) as raised:
         greeting.turn(SECRET, False)
@@ -216,7 +216,7 @@ def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):
 
 @pytest.mark.parametrize("piece", [b'{"nonce":', b"[" * 192])
 def test_a_line_in_pieces_is_waited_for(pair, piece):
-    greeting = ServerHandshake(pair[1])
+    greeting = ServerHandshake(pair[1], ip_address("127.0.0.1"))
     pair[0].send(piece)
     assert greeting.turn(SECRET, False) is None
 

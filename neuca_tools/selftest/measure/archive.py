@@ -84,11 +84,11 @@ class ArchivedTest(NamedTuple):
     """An earlier test: its report, if that is still kept, or its entry in the archive."""
 
     address: Optional[str]
-    label: Optional[str] = None
-    boot: Optional[str] = None
-    taken: str = ""
-    report: Optional[Path] = None
-    archived: object = None
+    label: Optional[str]
+    boot: Optional[str]
+    taken: str
+    report: Optional[Path]
+    archived: object
 
     def evidence(self) -> Optional[Evidence]:
         """What was observed; None if it cannot be read."""

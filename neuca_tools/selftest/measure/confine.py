@@ -52,7 +52,12 @@ def confine_process(cgroup_procs: int = -1) -> Callable[[], None]:
             # The first process to be killed if the host runs out of memory.
             Path("/proc/self/oom_score_adj").write_bytes(b"1000")
         for limit, value in LIMITS.items():
-            _set_limit(limit, value)
+            # SystemCallFilter= of a service may forbid both: Python raises ValueError for EPERM.
+            with suppress(OSError, ValueError):
+                hard_limit = resource.getrlimit(limit)[1]
+                if hard_limit != resource.RLIM_INFINITY:
+                    value = min(value, hard_limit)
+                resource.setrlimit(limit, (value, value))
         _hide_directories()
         _become_nobody()
         with suppress(OSError):
@@ -61,15 +66,6 @@ def confine_process(cgroup_procs: int = -1) -> Callable[[], None]:
             call("capset", struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24))
 
     return confine
-
-
-def _set_limit(limit: int, value: int) -> None:
-    """SystemCallFilter= of a service may forbid both calls; Python raises ValueError for EPERM."""
-    with suppress(OSError, ValueError):
-        hard_limit = resource.getrlimit(limit)[1]
-        if hard_limit != resource.RLIM_INFINITY:
-            value = min(value, hard_limit)
-        resource.setrlimit(limit, (value, value))
 
 
 def _hide_directories() -> None:

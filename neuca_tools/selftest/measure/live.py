@@ -14,14 +14,8 @@ from contextlib import contextmanager
 from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import printable_line
-from neuca_tools.selftest.measure.iperf.plans import (
-    LADDER,
-    LOAD_SECONDS,
-    SEARCH_STEPS,
-    STEP_SECONDS,
-    STEPS,
-    Options,
-)
+from neuca_tools.selftest.measure.iperf import plans
+from neuca_tools.selftest.measure.iperf.plans import Options
 
 # Called with the name of a stage that ended, and the line to print; empty for none.
 ReportStage = Callable[[str, str], None]
@@ -30,7 +24,7 @@ CONNECT_SECONDS = 1.5  # that iperf3 takes to connect and to exchange results
 # Seconds of the other steps; those not listed take about one.
 SECONDS = {"reach": 2.0, "latency": 3.0, "path-mtu": 3.0, "path": 4.0}
 # Steps with a test in each direction, and its longest duration.
-BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
+BOTH_WAYS = {"rpm": plans.LOAD_SECONDS, "one-way": plans.STEP_SECONDS}
 LABEL = 12  # the columns of a step's name
 
 
@@ -49,7 +43,7 @@ def can_draw() -> bool:
 def planned_stages(options: Options) -> list[Stage]:
     """The steps of a test in order, with the seconds that each is likely to take."""
     # The step loaded runs during tcp.
-    names = [name for name in STEPS if name in options.steps and name != "loaded"]
+    names = [name for name in plans.STEPS if name in options.steps and name != "loaded"]
     return [Stage(name, seconds) for name in names for seconds in _test_seconds(name, options)]
 
 
@@ -59,8 +53,8 @@ def _test_seconds(name: str, options: Options) -> list[float]:
     if name == "tcp-parallel":
         return [each for streams in options.parallel if streams > 1]
     if name == "udp":
-        tests = len(LADDER) + SEARCH_STEPS // 2
-        return [min(STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * tests
+        tests = len(plans.LADDER) + plans.SEARCH_STEPS // 2
+        return [min(plans.STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * tests
     if name.startswith("tcp"):
         return [each]
     if name in BOTH_WAYS:

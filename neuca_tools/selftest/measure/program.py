@@ -49,8 +49,8 @@ class Program:
 
         self._descriptors = [os.memfd_create("out"), os.memfd_create("error")]
         try:
-            self._process = _start_program(command, prepare_process, self._descriptors)
-            self._descriptors.append(_pidfd_of(self._process))
+            self._process, pidfd = _start_program(command, prepare_process, self._descriptors)
+            self._descriptors.append(pidfd)
         except OSError:
             self._close()
             raise
@@ -77,21 +77,12 @@ class Program:
             os.close(descriptor)
 
 
-def _pidfd_of(process: subprocess.Popen[bytes]) -> int:
-    """A descriptor of a process, which is killed if there is none: nobody would wait for it."""
-    try:
-        return os.pidfd_open(process.pid)
-    except OSError:
-        process.kill()
-        process.wait()
-        raise
-
-
 def _start_program(
     command: Sequence[str], prepare: Callable[[], None], outputs: Sequence[int]
-) -> subprocess.Popen[bytes]:
+) -> tuple[subprocess.Popen[bytes], int]:
+    """A process and its pidfd."""
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=outputs[0],
@@ -103,3 +94,10 @@ def _start_program(
     except subprocess.SubprocessError as error:
         # `prepare` raised an exception.
         raise OSError(errno.EPERM, "it cannot be confined") from error
+    try:
+        return process, os.pidfd_open(process.pid)
+    except OSError:
+        # Nobody would wait for it.
+        process.kill()
+        process.wait()
+        raise

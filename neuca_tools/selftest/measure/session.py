@@ -22,7 +22,6 @@ from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.handshake import BusyError, ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError
 from neuca_tools.selftest.measure.host import facts
-from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import ReportStep, Result, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
@@ -51,9 +50,8 @@ class PeerTest(ThroughputSteps):
         Raises UsageError for a peer that must not be tested, OSError if the kernel cannot be
         queried.
         """
-        messages = Messages()
+        messages, options = facts.Messages(), self._options
         try:
-            options = self._options
             route = permitted_route(self._address, self._plan, options.interface, options.source)
         except OSError as error:
             return self._without_a_route(error)
@@ -102,22 +100,19 @@ class PeerTest(ThroughputSteps):
         if drift is None:
             yield "skipped", "the agent has made no pass on this host: nothing is planned"
             return
-        texts = [*drift, *self._wrong_sysctls()]
-        if not texts:
-            yield "pass", "names, addresses, routes, marks, MTUs and tuning"
-        elif len(texts) == 1:
-            yield "fail", texts[0]
-        else:
-            yield "fail", f"{texts[0]}, and {len(texts) - 1} more"
-
-    def _wrong_sysctls(self) -> list[str]:
-        """Each sysctl that exists and has another value than the planned one, as a text."""
         planned = self._plan.sysctls
-        return [
+        # A sysctl that does not exist here is no difference.
+        wrong_sysctls = [
             f"{name} is {value}"
             for name, value in facts.read_sysctls(planned).items()
             if value.split() != planned[name].split()
         ]
+        texts = [*drift, *wrong_sysctls]
+        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+        if texts:
+            yield "fail", f"{texts[0]}{more}"
+        else:
+            yield "pass", "names, addresses, routes, marks, MTUs and tuning"
 
     def _check_reach(self, route: PeerRoute) -> bool:
         """Whether the peer can be measured at all."""
@@ -133,8 +128,7 @@ class PeerTest(ThroughputSteps):
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)
         reachable = is_reachable(reached)
-        several = len(set(reached.macs)) > 1
-        verdict = "pass" if reachable and not several else "fail"
+        verdict = "pass" if reachable and len(reached.macs) < 2 else "fail"
         self._done("reach", verdict, ", ".join([*reach_words(reached), note]))
         return reachable
 

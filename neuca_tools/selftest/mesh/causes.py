@@ -11,23 +11,10 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.evidence.load import MIN_FULL_INTERVALS
 from neuca_tools.selftest.mesh import entities as kinds
+from neuca_tools.selftest.mesh import observe
 from neuca_tools.selftest.mesh.entities import Entity, Observation
 from neuca_tools.selftest.mesh.localise import Suspect
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
-from neuca_tools.selftest.mesh.observe import (
-    DELAY,
-    FIELDS,
-    IDENTITY,
-    JITTER,
-    LOSS,
-    MTU,
-    OWN_ADDRESS,
-    RATE,
-    REACH,
-    WRONG_NIC_ERRORS,
-    hosts_by_shared_mac,
-    nearest_quantile,
-)
 
 SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC = "slow-egress", "slow-ingress", "wrong-nic"
 GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymmetric-route"
@@ -69,9 +56,9 @@ TEXTS = {
     NO_ROUTE: "it has no route to the others: its address mask or a route is wrong",
     BUSY_HOST: "its processors are full, those of its partners are not",
     SLOW_EVERYWHERE: "nearly all paths are slower than expected",
-    LOSS: "packets are lost",
-    DELAY: "round trips take longer than those of the others",
-    JITTER: "round trips vary more than those of the others",
+    observe.LOSS: "packets are lost",
+    observe.DELAY: "round trips take longer than those of the others",
+    observe.JITTER: "round trips vary more than those of the others",
 }
 # The share of bad tests below which connections fail only now and then.
 MIN_BAD_SHARE = 0.9
@@ -93,14 +80,14 @@ def directed_subject(subject: str, direction: str) -> str:
 def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
     """The kind of the finding that a suspect is, and its text."""
     tests = [rows[number] for number in suspect.tests]
-    if suspect.symptom == IDENTITY or _has_rivals(rows, suspect):
+    if suspect.symptom == observe.IDENTITY or _has_rivals(rows, suspect):
         return _of_identity(rows, suspect)
-    if suspect.symptom == MTU:
+    if suspect.symptom == observe.MTU:
         return _of_mtu(tests, suspect.entity, plan)
     changes = _carrier_changes(rows, suspect)
     if changes:
         return FLAPPING, f"{TEXTS[FLAPPING]}: {changes} changes of its carrier during tests"
-    if suspect.symptom == REACH:
+    if suspect.symptom == observe.REACH:
         return _of_reach(plan, rows, suspect, tests)
     if _is_busy_host(rows, suspect):
         return BUSY_HOST, TEXTS[BUSY_HOST]
@@ -123,22 +110,22 @@ def _usual_load(rows: Sequence[Row], name: str, is_own: bool) -> Optional[float]
         if name in (row.client, row.server):
             is_client = (row.client == name) is is_own
             loads.append(row.busy_client if is_client else row.busy_server)
-    return nearest_quantile((load for load in loads if load is not None), 0.5)
+    return observe.nearest_quantile((load for load in loads if load is not None), 0.5)
 
 
 def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:
     """How often the link of a host went up or down during its tests, if that can be the cause."""
     is_host = suspect.entity.kind in kinds.HOSTS
-    if not is_host or suspect.symptom not in (REACH, RATE, LOSS):
+    if not is_host or suspect.symptom not in (observe.REACH, observe.RATE, observe.LOSS):
         return 0
     return sum(row.flaps or 0 for row in rows if row.client in suspect.entity.names)
 
 
 def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
-    if suspect.symptom != RATE:
+    if suspect.symptom != observe.RATE:
         return suspect.symptom, TEXTS[suspect.symptom]
     for row in tests:
-        if suspect.entity.kind in kinds.HOSTS and row.error in WRONG_NIC_ERRORS:
+        if suspect.entity.kind in kinds.HOSTS and row.error in observe.WRONG_NIC_ERRORS:
             return WRONG_NIC, row.text or TEXTS[WRONG_NIC]
     _, _, kind = _ENTITIES[suspect.entity.kind]
     return kind, TEXTS[kind]
@@ -146,7 +133,7 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
 
 def _has_rivals(rows: Sequence[Row], suspect: Suspect) -> bool:
     """Whether a second host with this address explains that there is no connection."""
-    if suspect.entity.kind not in kinds.HOSTS or suspect.symptom != REACH:
+    if suspect.entity.kind not in kinds.HOSTS or suspect.symptom != observe.REACH:
         return False
     has_macs = any(len(rows[number].macs) > 1 for number in suspect.tests)
     return has_macs or bool(_hosts_with_address(rows, suspect.entity.names))
@@ -154,7 +141,9 @@ def _has_rivals(rows: Sequence[Row], suspect: Suspect) -> bool:
 
 def _hosts_with_address(rows: Iterable[Row], names: Collection[str]) -> list[str]:
     """The hosts that have found the address of one of these hosts among their own."""
-    return sorted({row.client for row in rows if row.server in names and row.error == OWN_ADDRESS})
+    return sorted(
+        {row.client for row in rows if row.server in names and row.error == observe.OWN_ADDRESS}
+    )
 
 
 def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
@@ -163,7 +152,7 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     If a single MAC answers, what has another secret there is a program of the same host.
     """
     names = suspect.entity.names
-    for mac, owners in hosts_by_shared_mac(rows).items():
+    for mac, owners in observe.hosts_by_shared_mac(rows).items():
         if not set(names).isdisjoint(owners):
             return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
     others = _hosts_with_address(rows, names)
@@ -245,9 +234,9 @@ def median_of_tests(
     rows: Sequence[Row], observations: Iterable[Observation], symptom: str
 ) -> Optional[float]:
     """The median of what these tests measured in their direction, in the units of `Row`."""
-    out, back = FIELDS[symptom]
+    out, back = observe.FIELDS[symptom]
     values = []
     for observation in observations:
         row = rows[observation.test]
         values.append(getattr(row, out if row.client == observation.sender.host else back))
-    return nearest_quantile((value for value in values if value is not None), 0.5)
+    return observe.nearest_quantile((value for value in values if value is not None), 0.5)

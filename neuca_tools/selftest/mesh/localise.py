@@ -15,50 +15,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import log
 from typing import NamedTuple
 
-from neuca_tools.selftest.mesh.entities import (
-    HOSTS,
-    PAIR,
-    Endpoint,
-    Entity,
-    Observation,
-    Size,
-    count_of,
-    entities_on_path,
-    is_on_path,
-    pair_of,
-)
+from neuca_tools.selftest.mesh import entities, observe
+from neuca_tools.selftest.mesh.entities import Endpoint, Entity, Observation, Size
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
-from neuca_tools.selftest.mesh.observe import (
-    DELAY,
-    IDENTITY,
-    JITTER,
-    LOSS,
-    MTU,
-    RATE,
-    REACH,
-    SYMPTOMS,
-    observe_tests,
-)
 
 FAULT_PROBABILITIES = (0.95, 0.5)
 # How often the test of a healthy path is bad: rates of busy hosts are, MACs are not.
 CHANCE_OF_BAD = {
-    IDENTITY: 0.002,
-    REACH: 0.03,
-    MTU: 0.01,
-    RATE: 0.04,
-    LOSS: 0.04,
-    DELAY: 0.04,
-    JITTER: 0.04,
+    **dict.fromkeys(observe.SYMPTOMS, 0.04),
+    observe.IDENTITY: 0.002,
+    observe.REACH: 0.03,
+    observe.MTU: 0.01,
 }
 MIN_SCORE = 4.0
 # The most that CHANCE_OF_BAD is raised to on a platform where a symptom varies more.
-HIGHEST_CHANCE = {RATE: 0.2, LOSS: 0.4, DELAY: 0.4, JITTER: 0.4}
+HIGHEST_CHANCE = {observe.RATE: 0.2, observe.LOSS: 0.4, observe.DELAY: 0.4, observe.JITTER: 0.4}
 # What scores less than MIN_SCORE, but more than this, is tested again. So is a single test in
 # which two hosts answered for an address: few tests may have the right host as their server.
-MIN_SCORE_OF_RETEST = {symptom: -4.0 if symptom == IDENTITY else 0.0 for symptom in SYMPTOMS}
+MIN_SCORE_OF_RETEST = {
+    symptom: -4.0 if symptom == observe.IDENTITY else 0.0 for symptom in observe.SYMPTOMS
+}
 # Groups may be far from each other: a long time is only a fault of hosts and pairs.
-TIME_SYMPTOMS = frozenset({DELAY, JITTER})
+TIME_SYMPTOMS = frozenset({observe.DELAY, observe.JITTER})
 # The most entities that are named for one symptom.
 MAX_SUSPECTS = 40
 # Entities explain the same if they share this part of the bad tests, and are about as likely.
@@ -98,7 +76,9 @@ class Tally:
         """Every entity with a bad test, and how many of its tests are bad and good."""
         bad, good = self._pairs()
         for way in self._ways:
-            (bad if way.is_bad else good).update(entities_on_path(way.sender, way.receiver))
+            (bad if way.is_bad else good).update(
+                entities.entities_on_path(way.sender, way.receiver)
+            )
         for entity, number in bad.items():
             if number:
                 yield entity, number, good[entity]
@@ -107,21 +87,23 @@ class Tally:
         """How many tests of each pair are bad, and good."""
         bad, good = Counter[Entity](), Counter[Entity]()
         for way in self._ways:
-            pair = pair_of(way.sender.host, way.receiver.host)
+            pair = entities.pair_of(way.sender.host, way.receiver.host)
             bad[pair] += len(way.bad)
             good[pair] += len(way.good)
         return bad, good
 
     def drop(self, entity: Entity) -> None:
         """Remove the tests that this entity explains."""
-        self._ways = [way for way in self._ways if not is_on_path(entity, way.sender, way.receiver)]
+        self._ways = [
+            way for way in self._ways if not entities.is_on_path(entity, way.sender, way.receiver)
+        ]
 
     def tests(self, entity: Entity) -> frozenset[int]:
         """The bad tests that are left of an entity, by their indexes in the observations."""
         return frozenset(
             number
             for way in self._ways
-            if is_on_path(entity, way.sender, way.receiver)
+            if entities.is_on_path(entity, way.sender, way.receiver)
             for number in way.bad
         )
 
@@ -191,12 +173,12 @@ def _scored_entities(tally: Tally, symptom: str, chance: float, size: Size) -> l
     """Every entity with a bad test and its score, the highest first."""
     suspects = []
     for entity, bad, good in tally.counts():
-        if symptom in TIME_SYMPTOMS and entity.kind not in (*HOSTS, PAIR):
+        if symptom in TIME_SYMPTOMS and entity.kind not in (*entities.HOSTS, entities.PAIR):
             continue
         score, fault = max(
             (likelihood_ratio(bad, good, fault, chance), fault) for fault in FAULT_PROBABILITIES
         )
-        score -= log(2 * count_of(entity.kind, size))
+        score -= log(2 * entities.count_of(entity.kind, size))
         suspects.append(Suspect(symptom, entity, score, bad, good, fault))
     return sorted(suspects, key=lambda suspect: (-suspect.score, suspect.entity))
 
@@ -213,7 +195,7 @@ def explain_symptom(symptom: str, observations: Sequence[Observation], size: Siz
     suspicions, noise = _explain_with_chance(symptom, observations, size, chance)
     if symptom not in HIGHEST_CHANCE or noise <= chance:
         return suspicions
-    if symptom != RATE and noise > HIGHEST_CHANCE[symptom]:
+    if symptom != observe.RATE and noise > HIGHEST_CHANCE[symptom]:
         # So much varies here that nothing stands out.
         return Suspicions()
     chance = min(noise, HIGHEST_CHANCE[symptom])
@@ -231,9 +213,11 @@ def _explain_with_chance(
     # Suspects become more likely when good tests of theirs are removed with those of another one.
     doubtful = tuple(suspect for suspect in suspects if suspect.score <= MIN_SCORE)
     # Who answers for an address does not depend on the partner: a retest of the host tells.
-    named = suspects if symptom == IDENTITY else likely
+    named = suspects if symptom == observe.IDENTITY else likely
     explained = {
-        pair_of(*observation.hosts) for suspect in named for observation in suspect.bad_observations
+        entities.pair_of(*observation.hosts)
+        for suspect in named
+        for observation in suspect.bad_observations
     }
     pairs = tuple(pair for pair in never_good if pair not in explained)
     return Suspicions(likely, doubtful, pairs), tally.share_bad
@@ -278,7 +262,7 @@ def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     size = Size(len(plan.hosts), len(groups), len(pairs))
     suspects, doubtful, pairs_to_retest = list[Suspect](), list[Suspect](), list[Entity]()
     explained, shared = set[int](), set[str]()
-    for symptom, observations in observe_tests(plan, rows).items():
+    for symptom, observations in observe.observe_tests(plan, rows).items():
         unexplained = [*_unexplained_observations(observations, explained, shared)]
         suspicions = explain_symptom(symptom, unexplained, size)
         named = {suspect.entity for suspect in suspects}
@@ -287,7 +271,7 @@ def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
         pairs_to_retest += suspicions.pairs
         for suspect in suspicions.suspects:
             explained.update(suspect.tests)
-            if symptom == IDENTITY:
+            if symptom == observe.IDENTITY:
                 shared.update(suspect.entity.names)
     return Suspicions(tuple(suspects), tuple(doubtful), tuple(dict.fromkeys(pairs_to_retest)))
 

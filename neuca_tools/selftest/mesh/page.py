@@ -16,16 +16,11 @@ from neuca_tools import __version__
 from neuca_tools.model.printable import counted, escape_markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS
+from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.causes import directed_subject
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.observe import MTU, known_values
-from neuca_tools.selftest.mesh.report import (
-    MeshResult,
-    evidence_lines,
-    pairs_text,
-    verdict_line,
-    verdict_shortcomings,
-)
+from neuca_tools.selftest.mesh.report import MeshResult
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
 from neuca_tools.selftest.report.page import STATES, html_file
 
@@ -62,23 +57,27 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     verdict, plan = result.verdict, result.plan
     yield f"<header><h1>{TITLE}</h1>"
     about = f"{len(plan.hosts)} hosts, {counted(plan.rounds, 'round')}, seed {plan.seed}"
-    about += f", pairs: {pairs_text(result)}"
+    about += f", pairs: {report.pairs_text(result)}"
     if result.reference:
         about += f", reference {amounts.rate(result.reference)}"
     yield f"<p class=quiet>{about}</p>"
     state = STATES[NAGIOS[verdict.exit_code]]
-    yield f'<p class="verdict {state}">{escape_markup(verdict_line(result))}</p></header>'
+    yield f'<p class="verdict {state}">{escape_markup(report.verdict_line(result))}</p></header>'
     yield "<div class=findings>"
     for finding in verdict.findings:
         yield from _finding_section(finding)
-    for word, text in verdict_shortcomings(verdict):
+    for word, text in report.verdict_shortcomings(verdict):
         title = f"<h2>{word.capitalize()}</h2>"
         yield f'<section class="finding limit">{title}<p>{escape_markup(text)}</p></section>'
     yield "</div>"
     picture = heat_map(result)
     if picture:
         caption = "<figcaption>Rates: rows send, columns receive</figcaption>"
-        yield f"<section><figure>{caption}{_html_legend()}{picture}</figure></section>"
+        shown = [
+            f'<span><i style="background:{colour}"></i>{text}</span>' for colour, text in LEGEND
+        ]
+        legend = f"<p class=legend>{''.join(shown)}</p>"
+        yield f"<section><figure>{caption}{legend}{picture}</figure></section>"
     yield f"<footer class=quiet>neuca-guest-tools {escape_markup(__version__)}</footer>"
 
 
@@ -89,7 +88,9 @@ def _finding_section(finding: MeshFinding) -> Iterator[str]:
     subject = escape_markup(directed_subject(finding.subject, finding.direction))
     title = f"<h2>{tag} {escape_markup(finding.kind)}: {subject}</h2>"
     yield f'<section class="finding {severity}">{title}<p>{escape_markup(text)}.</p>'
-    yield from (f"<p class=quiet>{escape_markup(words)}</p>" for words in evidence_lines(finding))
+    yield from (
+        f"<p class=quiet>{escape_markup(words)}</p>" for words in report.evidence_lines(finding)
+    )
     if finding.diagnosis:
         texts = "".join(f"<li>{escape_markup(text)}</li>" for text in finding.diagnosis)
         yield f"<p>Full diagnosis of {escape_markup(' > '.join(finding.path))}:</p><ul>{texts}</ul>"
@@ -186,11 +187,6 @@ def _median_cell(path: tuple[str, str], cells: Sequence[Cell]) -> Cell:
     rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
     pairs = counted(len(cells), "pair")
     return Cell(colour, f"{' > '.join(path)}: {pairs}, median {amounts.rate(rate)}", rate)
-
-
-def _html_legend() -> str:
-    shown = (f'<span><i style="background:{colour}"></i>{text}</span>' for colour, text in LEGEND)
-    return f"<p class=legend>{''.join(shown)}</p>"
 
 
 def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> str:

@@ -19,15 +19,8 @@ from typing import NamedTuple, TypeVar
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.mesh.model import (
-    MAX_HOSTS,
-    SETTLE_SECONDS,
-    MeshHost,
-    MeshPlan,
-    Pair,
-    check_host,
-    plan_identity,
-)
+from neuca_tools.selftest.mesh import model
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Pair
 
 T = TypeVar("T")
 # By default, all pairs of up to this number of hosts are tested; of more hosts, 8 random rounds.
@@ -77,15 +70,13 @@ def make_plan(draft: MeshPlan) -> MeshPlan:
     all_rounds = len(hosts) - 1 + len(hosts) % 2
     default = all_rounds if len(hosts) <= ALL_PAIRS_UP_TO else RANDOM_ROUNDS
     plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, all_rounds))
-    slots = _Slots(plan)
+    slots: list[tuple[Pair, ...]] = []
     planned: set[frozenset[int]] = set()
     for rounds in _rounds_of_plan(plan, all_rounds):
-        slots.start_after_present()
-        for pair in chain.from_iterable(rounds):
-            if frozenset(pair) not in planned:
-                planned.add(frozenset(pair))
-                slots.add(_with_direction(pair, plan.seed))
-    return replace(plan, slots=slots.pairs())
+        pairs = [pair for pair in chain(*rounds) if frozenset(pair) not in planned]
+        planned.update(map(frozenset, pairs))
+        slots += packed_slots(plan, (_with_direction(pair, plan.seed) for pair in pairs))
+    return replace(plan, slots=tuple(slots))
 
 
 def _with_direction(pair: Pair, seed: int) -> Pair:
@@ -140,49 +131,42 @@ class _Slot(NamedTuple):
     load: Counter[str]
 
 
-class _Slots:
-    """Puts each pair into a slot in which both hosts are free and no cap is exceeded.
+def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
+    """Slots for these pairs, each of them where both hosts are free and no cap is exceeded.
 
-    It is the first of the last SLOTS_TO_SEARCH slots, or a new one.
+    That is the first of the last SLOTS_TO_SEARCH slots, or a new one.
     """
-
-    def __init__(self, plan: MeshPlan) -> None:
-        self._plan, self._slots = plan, list[_Slot]()
-        self._first = 0
-        uplink = UPLINK
-        if plan.group and not any(UPLINK in host.labels for host in plan.hosts):
-            uplink = plan.group
-        self._uplinks = [host.labels.get(uplink) for host in plan.hosts]
-        self._hypervisors = [host.labels.get(HYPERVISOR) for host in plan.hosts]
-
-    def start_after_present(self) -> None:
-        """Put the following pairs into new slots."""
-        self._first = len(self._slots)
-
-    def add(self, pair: Pair) -> None:
-        caps = self._caps_of_pair(pair)
-        for slot in self._slots[max(self._first, len(self._slots) - SLOTS_TO_SEARCH) :]:
+    slots, uplink_label = list[_Slot](), _uplink_label(plan)
+    for pair in pairs:
+        caps = _caps_of_pair(plan, pair, uplink_label)
+        for slot in slots[-SLOTS_TO_SEARCH:]:
             is_free = slot.busy.isdisjoint(pair)
             if is_free and all(slot.load[name] < cap for name, cap in caps):
                 break
         else:
             slot = _Slot([], set(), Counter())
-            self._slots.append(slot)
+            slots.append(slot)
         slot.pairs.append(pair)
         slot.busy.update(pair)
         slot.load.update(name for name, _ in caps)
+    return tuple(tuple(slot.pairs) for slot in slots)
 
-    def _caps_of_pair(self, pair: Pair) -> list[tuple[str, int]]:
-        """The hypervisors and uplinks of a pair, with how many tests each may carry at once."""
-        uplinks = {self._uplinks[host] for host in pair}
-        hypervisors = {self._hypervisors[host] for host in pair} - {None}
-        caps = [(f"h/{name}", self._plan.per_hypervisor) for name in sorted(map(str, hypervisors))]
-        if len(uplinks) > 1:
-            caps += [(f"u/{name}", self._plan.per_uplink) for name in sorted(filter(None, uplinks))]
-        return caps
 
-    def pairs(self) -> tuple[tuple[Pair, ...], ...]:
-        return tuple(tuple(slot.pairs) for slot in self._slots)
+def _uplink_label(plan: MeshPlan) -> str:
+    """The label whose hosts share an uplink: that of groups if no host has one of its own."""
+    has_uplinks = any(UPLINK in host.labels for host in plan.hosts)
+    return plan.group if plan.group and not has_uplinks else UPLINK
+
+
+def _caps_of_pair(plan: MeshPlan, pair: Pair, uplink_label: str) -> list[tuple[str, int]]:
+    """The hypervisors and uplinks of a pair, with how many tests each may carry at once."""
+    labels = [plan.hosts[host].labels for host in pair]
+    hypervisors = {label[HYPERVISOR] for label in labels if HYPERVISOR in label}
+    uplinks = {label.get(uplink_label) for label in labels}
+    caps = [(f"h/{name}", plan.per_hypervisor) for name in hypervisors]
+    if len(uplinks) > 1:
+        caps += [(f"u/{name}", plan.per_uplink) for name in uplinks if name]
+    return caps
 
 
 def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
@@ -195,15 +179,7 @@ def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
         tuple((numbers[client], numbers[server]) for client, server in slot)
         for slot in smaller.slots
     ]
-    return replace(plan, slots=tuple(slots), origin=plan_identity(plan))
-
-
-def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
-    """Slots for these pairs, under the caps of the plan."""
-    slots = _Slots(plan)
-    for pair in pairs:
-        slots.add(pair)
-    return slots.pairs()
+    return replace(plan, slots=tuple(slots), origin=model.plan_identity(plan))
 
 
 def plan_budget(plan: MeshPlan) -> Budget:
@@ -212,7 +188,7 @@ def plan_budget(plan: MeshPlan) -> Budget:
     tests_by_host = Counter(chain.from_iterable(pairs))
     bytes_of_a_test = 2 * plan.seconds * plan.rate / 8
     # A slot begins a guard interval after the last client of the one before has reported.
-    usual = plan.slot_seconds - plan.guard - SETTLE_SECONDS + USUAL_SETTLE_SECONDS
+    usual = plan.slot_seconds - plan.guard - model.SETTLE_SECONDS + USUAL_SETTLE_SECONDS
     return Budget(
         usual_seconds=len(plan.slots) * usual,
         max_seconds=len(plan.slots) * plan.slot_seconds,
@@ -255,8 +231,8 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
                 raise _line_error(number, f"{key} is on line {line_by_key[key]} too")
             line_by_key[key] = number
         hosts.append(host)
-        if len(hosts) > MAX_HOSTS:
-            raise _line_error(number, f"there are more than {MAX_HOSTS} hosts")
+        if len(hosts) > model.MAX_HOSTS:
+            raise _line_error(number, f"there are more than {model.MAX_HOSTS} hosts")
     if len(hosts) < 2:
         raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
     return tuple(hosts)
@@ -270,7 +246,7 @@ def _read_host(words: list[str], number: int) -> MeshHost:
         raise _line_error(number, "a label is there twice")
     host = MeshHost(words[0], words[1], labels)
     try:
-        check_host(host)
+        model.check_host(host)
     except SelftestError as error:
         raise _line_error(number, error.text.partition(": ")[2]) from None
     return replace(host, address=str(ip_address(host.address)))

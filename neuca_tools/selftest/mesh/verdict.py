@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple, Optional
@@ -22,19 +22,10 @@ from neuca_tools.selftest.mesh.localise import (
     CHANCE_OF_BAD,
     FAULT_PROBABILITIES,
     Suspect,
-    Suspicions,
     find_suspects,
     likelihood_ratio,
 )
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity, tests_of
-from neuca_tools.selftest.mesh.observe import (
-    is_slow_everywhere,
-    known_values,
-    nearest_quantile,
-    observe_tests,
-    reference_values,
-    untested_pairs,
-)
 from neuca_tools.selftest.mesh.retest import is_retest
 from neuca_tools.selftest.mesh.schedule import packed_slots
 
@@ -145,12 +136,12 @@ def judge_mesh(
 ) -> Verdict:
     """The findings of a mesh. `reason_by_silent_host` say why hosts take no part."""
     all_rows, rows = rows, tests_of(plan, rows)
-    suspicions, observations = find_suspects(plan, rows), observe_tests(plan, rows)
+    suspects, observations = find_suspects(plan, rows).suspects, observe.observe_tests(plan, rows)
     findings = [
         _with_diagnosis(plan, finding, all_rows)
-        for finding in _findings_of(plan, rows, suspicions, observations)
+        for finding in _findings_of(plan, rows, suspects, observations)
     ]
-    explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
+    explained = set[int]().union(*(suspect.tests for suspect in suspects))
     failed = {
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
@@ -169,12 +160,24 @@ def judge_mesh(
     )
 
 
+def _findings_of(
+    plan: MeshPlan,
+    rows: Sequence[Row],
+    suspects: Iterable[Suspect],
+    observations: Mapping[str, Sequence[Observation]],
+) -> Iterator[MeshFinding]:
+    for suspect in suspects:
+        yield _finding_of(plan, rows, suspect, observations[suspect.symptom])
+    if plan.expect and observe.is_slow_everywhere(rows, plan.expect):
+        yield _slow_everywhere_finding(rows, plan.expect)
+
+
 def _pairs_without_result(
     plan: MeshPlan, rows: Sequence[Row], explained: Collection[int]
 ) -> list[tuple[str, str]]:
     """The pairs of the plan without any result: an error without a finding is none."""
     broken = {number for number, row in enumerate(rows) if row.error}
-    return untested_pairs(plan, rows, broken.difference(explained))
+    return observe.untested_pairs(plan, rows, broken.difference(explained))
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
@@ -185,32 +188,14 @@ def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
 
 def _below_expected(plan: MeshPlan, rows: Sequence[Row]) -> set[int]:
     """The tests with a rate that is too low, where that is the finding of nearly all paths."""
-    if not plan.expect or not is_slow_everywhere(rows, plan.expect):
+    if not plan.expect or not observe.is_slow_everywhere(rows, plan.expect):
         return set()
     least = observe.MIN_RATE_SHARE * plan.expect
     return {
         number
         for number, row in enumerate(rows)
-        if any(rate < least for rate in known_values([row], observe.RATE))
+        if any(rate < least for rate in observe.known_values([row], observe.RATE))
     }
-
-
-def _findings_of(
-    plan: MeshPlan,
-    rows: Sequence[Row],
-    suspicions: Suspicions,
-    observations: Mapping[str, Sequence[Observation]],
-) -> list[MeshFinding]:
-    findings = []
-    for suspect in suspicions.suspects:
-        retests = [
-            observation
-            for observation in observations[suspect.symptom]
-            if is_retest(plan, rows[observation.test])
-        ]
-        findings.append(_finding_of(plan, rows, suspect, retests))
-    everywhere = _slow_everywhere_finding(plan, rows)
-    return [*findings, everywhere] if everywhere else findings
 
 
 def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
@@ -238,8 +223,9 @@ def _good_rates(
     if finding.symptom != observe.RATE or not diagnosed:
         return ()
     rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
-    reference = reference_values(tests_of(plan, rows), plan.expect)[observe.RATE] or math.inf
-    return rates if min(rates, default=0.0) >= observe.MIN_RATE_SHARE * reference else ()
+    references = observe.reference_values(tests_of(plan, rows), plan.expect)
+    least = observe.MIN_RATE_SHARE * (references[observe.RATE] or math.inf)
+    return rates if min(rates, default=0.0) >= least else ()
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
@@ -270,8 +256,10 @@ def _reasons_of_silent_hosts(
 
 
 def _finding_of(
-    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, retests: Sequence[Observation]
+    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, observations: Sequence[Observation]
 ) -> MeshFinding:
+    """The finding of a suspect, whose symptom these observations are about."""
+    retests = [seen for seen in observations if is_retest(plan, rows[seen.test])]
     subject, direction = subject_of(suspect.entity)
     kind, text = cause_of(plan, rows, suspect)
     paths = [observation.hosts for observation in suspect.bad_observations]
@@ -291,7 +279,7 @@ def _finding_of(
         equivalent=tuple(directed_subject(*subject_of(entity)) for entity in suspect.equivalent),
         path=paths[-1],
         paths=_disjoint_paths([paths[-1], *paths], suspect.entity),
-        measured=_measured_texts(plan, rows, suspect),
+        measured=tuple(_measured_texts(plan, rows, suspect)),
     )
 
 
@@ -309,33 +297,26 @@ def _disjoint_paths(
     return tuple(disjoint[: MAX_PATHS_OF_GROUPS if is_shared else 1])
 
 
-def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
+def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Iterator[str]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
-    references = reference_values(rows, plan.expect)
-    texts = []
-    for symptom in dict.fromkeys(
-        (suspect.symptom, observe.RATE, observe.LOSS, observe.DELAY, observe.JITTER)
-    ):
+    references = observe.reference_values(rows, plan.expect)
+    always = (observe.RATE, observe.LOSS, observe.DELAY, observe.JITTER)
+    for symptom in dict.fromkeys((suspect.symptom, *always)):
         if symptom not in MEASURES:  # not a number
             continue
         name, reference_name, in_words = MEASURES[symptom]
-        value, reference = (
-            median_of_tests(rows, suspect.bad_observations, symptom),
-            references[symptom],
-        )
+        value = median_of_tests(rows, suspect.bad_observations, symptom)
+        reference = references[symptom]
         if value is not None and reference is not None:
-            texts.append(f"{name} {in_words(value)} ({reference_name} {in_words(reference)})")
-    return tuple(texts)
+            yield f"{name} {in_words(value)} ({reference_name} {in_words(reference)})"
 
 
-def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
-    """A finding if nearly all paths are slower than expected; it needs no retest."""
-    if not plan.expect or not is_slow_everywhere(rows, plan.expect):
-        return None
-    rates = known_values(rows, observe.RATE)
-    bad = sum(rate < observe.MIN_RATE_SHARE * plan.expect for rate in rates)
+def _slow_everywhere_finding(rows: Sequence[Row], expect: float) -> MeshFinding:
+    """That nearly all paths are slower than expected; it needs no retest."""
+    rates = observe.known_values(rows, observe.RATE)
+    bad = sum(rate < observe.MIN_RATE_SHARE * expect for rate in rates)
     good = len(rates) - bad
-    median = nearest_quantile(rates, 0.5) or 0.0
+    median = observe.nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
         causes.SLOW_EVERYWHERE,
@@ -349,19 +330,17 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
         causes.TEXTS[causes.SLOW_EVERYWHERE],
         path=(last.client, last.server),
         paths=((last.client, last.server),),
-        measured=(f"rate {amounts.rate(median)} (expected {amounts.rate(plan.expect)})",),
+        measured=(f"rate {amounts.rate(median)} (expected {amounts.rate(expect)})",),
     )
 
 
 def _state_after_retests(suspect: Suspect, retests: Sequence[Observation]) -> str:
-    """The state of a finding, by its retests alone."""
+    """The state of a finding, by its retests alone: without any, their score is 0."""
     results = [
         observation.is_bad
         for observation in retests
         if is_on_path(suspect.entity, observation.sender, observation.receiver)
     ]
-    if not results:
-        return SUSPECTED
     bad, good = results.count(True), results.count(False)
     score = likelihood_ratio(bad, good, suspect.fault_probability, CHANCE_OF_BAD[suspect.symptom])
     if score > CONFIRMING_SCORE:

@@ -45,11 +45,6 @@ from neuca_tools.selftest.report.timeline import timeline_panels
 PASSED = {True: "pass", False: "fail", None: ""}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
-# The columns of the tables.
-BEFORE = ("test", "before", "after")
-LATENCY = ("path", "median", "99 of 100", "longest")
-UDP = ("offered", "lost")
-PATH = ("hop", "routers", "round trip", "MTU")
 # The CSS classes of the verdicts, by their Nagios states.
 STATES = ("good", "bad", "bad", "unknown")
 
@@ -170,17 +165,19 @@ def _report_tables(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
 ) -> Iterator[str]:
     """Nothing for what was not measured. `before` is an earlier test to compare with."""
-    yield from _html_table("Before and after", BEFORE, list(_before_and_after(diagnosis, before)))
+    rates = list(_before_and_after(diagnosis, before))
+    yield from _html_table("Before and after", ("test", "before", "after"), rates)
     measured = {"idle": evidence.idle, "loaded": evidence.loaded}
     rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
-    yield from _html_table("Latency, idle and under load", LATENCY, rows)
+    columns = ("path", "median", "99 of 100", "longest")
+    yield from _html_table("Latency, idle and under load", columns, rows)
     udp_title = "UDP: datagrams lost, against the rate offered"
-    yield from _html_table(udp_title, UDP, _udp_rows(evidence))
-    yield from _html_table("Path", PATH, list(map(_hop_row, evidence.route.hops)))
+    yield from _html_table(udp_title, ("offered", "lost"), _udp_rows(evidence))
+    hops = list(map(_hop_row, evidence.route.hops))
+    yield from _html_table("Path", ("hop", "routers", "round trip", "MTU"), hops)
 
 
 def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
-    """In the order of BEFORE."""
     earlier = dict(with_keys(before.phases)) if before else {}
     for key, phase in with_keys(diagnosis.phases):
         if key in earlier:
@@ -189,19 +186,16 @@ def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iter
 
 
 def _latency_row(name: str, times: Latency) -> Sequence[str]:
-    """In the order of LATENCY."""
     values = (times.p50, times.p99, times.maximum)
     return (name, *("" if value is None else amounts.time(value) for value in values))
 
 
 def _hop_row(hop: Hop) -> Sequence[str]:
-    """In the order of PATH."""
     rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
     return (str(hop.number), ", ".join(hop.addresses) or "no response", rtt, str(hop.mtu or ""))
 
 
 def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
-    """In the order of UDP."""
     points = []
     for phase in evidence.phases:
         look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
@@ -257,14 +251,10 @@ min-width:0}figcaption{font-weight:600;margin-bottom:4px}svg{display:block;width
 font:12px system-ui,sans-serif}.legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;
 font-size:.85rem;color:var(--quiet)}.legend i{display:inline-block;width:12px;height:12px;
 border-radius:3px;margin-right:6px;vertical-align:-1px}.grid{stroke:var(--rule);stroke-width:1}
-.tick,.label{fill:var(--quiet)}.line{fill:none;
-stroke-width:2;stroke-linejoin:round}.line.s0{stroke:var(--s0)}.line.s1{stroke:var(--s1)}
-.line.s2{stroke:var(--s2)}.line.s3{stroke:var(--s3)}.timeline .line{stroke-width:1.4}
-.axis{stroke:var(--quiet)}.title{fill:var(--ink);font-weight:600}.band{fill:var(--ink)}
+.tick,.label{fill:var(--quiet)}rect,circle{fill:currentColor}.line{fill:none;stroke:currentColor;
+stroke-width:1.4;stroke-linejoin:round}.s0{color:var(--s0)}.s1{color:var(--s1)}.s2{color:var(--s2)}
+.s3{color:var(--s3)}.axis{stroke:var(--quiet)}.title{fill:var(--ink);font-weight:600}.band{fill:var(--ink)}
 .band.b0{fill-opacity:.03}.band.b1{fill-opacity:.075}footer{margin-top:20px;font-size:.85rem}
-.s0{fill:var(--s0);background:var(--s0)}
-.s1{fill:var(--s1);background:var(--s1)}.s2{fill:var(--s2);background:var(--s2)}.s3{fill:var(--s3);
-background:var(--s3)}.line.s0,.line.s1,.line.s2,.line.s3{fill:none;background:none}
 @media(max-width:520px){main{padding:16px 12px 32px}.finding,figure{padding:12px}tr{display:grid;
 grid-template-columns:1fr auto}td:nth-child(2){padding-right:0;width:auto}
 td:nth-child(3){grid-column:1/-1;padding:0 0 6px}}
@@ -290,10 +280,7 @@ Runs = Sequence[tuple[str, Evidence]]
 HEADER = ("run", "series", "line", "seconds", "value")
 # Colours in addition to those of one run; with more runs than colours, they repeat.
 COLOURS = ("#8e44ad", "#b03a5b", "#6b8e23", "#8b5a2b")
-OWN_STYLE = "".join(
-    f".s{number}{{fill:{colour}}}.line.s{number}{{stroke:{colour};fill:none}}"
-    for number, colour in enumerate(COLOURS, 4)
-)
+OWN_STYLE = "".join(f".s{number}{{color:{colour}}}" for number, colour in enumerate(COLOURS, 4))
 
 
 def csv_of(runs: Runs) -> str:

@@ -126,8 +126,9 @@ def nagios_line(diagnosis: Diagnosis) -> str:
         if phase.rate is not None:
             back = " back" if phase.direction == "reverse" else ""
             words.append(f"{phase.name}{back} {amounts.rate(phase.rate)}")
-            label = _performance_label(f"{number}-{phase.name}-{phase.direction}")
-            values.append(f"'{label}'={phase.rate:.0f}")
+            # A label must not contain its quote or an equals sign.
+            label = re.sub("['=|]", "?", f"{number}-{phase.name}-{phase.direction}")
+            values.append(f"'{label}'={phase.rate:.0f}".replace("\n", " "))
     if not words or diagnosis.exit_code not in (ExitCode.PASS, ExitCode.BELOW):
         words.insert(0, diagnosis.words)
     words += diagnosis.failures
@@ -137,11 +138,6 @@ def nagios_line(diagnosis: Diagnosis) -> str:
     if not values:
         return printable_line(line)
     return f"{printable_line(line)} | {printable_line(' '.join(values))}"
-
-
-def _performance_label(word: str) -> str:
-    """A label of performance data, which must not contain its quote or an equals sign."""
-    return re.sub("['=|]", "?", word).replace("\n", " ")
 
 
 # --- Entries of the archive ---

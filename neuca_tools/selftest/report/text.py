@@ -92,7 +92,6 @@ def name_with_arrow(name: str, direction: str) -> str:
 
 
 def step_line(step: Step) -> str:
-    """The line for a phase that has just ended."""
     word = "FAIL" if step.verdict == "fail" else step.verdict
     return printable_line(f"{step.name:<{LABEL_WIDTH + 1}}{word:<8} {step.text}")
 
@@ -310,10 +309,6 @@ def _number_text(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _bytes_text(value: float) -> str:
-    return f"{value:.0f} bytes"
-
-
 # What a field of the evidence is called, and how its value is written. The fields have the short
 # names of the kernel (struct tcp_info), of iperf and of our own.
 NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
@@ -369,7 +364,7 @@ def _name_and_form(field: str) -> tuple[str, Form]:
             return field[: -len(end)], form
     # Not "MTU" anywhere: counters have the name of a device, or of the kernel, as TCPMTUPFail.
     if field.startswith(("path MTU", "MTU of")) or field.endswith(" mtu"):
-        return field, _bytes_text
+        return field, "{:.0f} bytes".format
     return field, amounts.percent if field.startswith(CPU_SHARE_PREFIX) else _number_text
 
 

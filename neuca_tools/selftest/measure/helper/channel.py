@@ -35,13 +35,12 @@ class ChannelError(SelftestError):
 class Channel:
     """Messages over two descriptors, which may be the same. The caller closes them.
 
-    Every method raises ChannelError.
+    They are signed with the `key`, if there is one. Every method raises ChannelError.
     """
 
-    def __init__(self, reading: int, writing: int, role: str) -> None:
-        self._reading, self._writing, self._role = reading, writing, role
+    def __init__(self, reading: int, writing: int, role: str, key: bytes = b"") -> None:
+        self._reading, self._writing, self._role, self._key = reading, writing, role, key
         self._buffer = bytearray()
-        self._key = b""
         self._sent = self._received = 0
         # The longest message that is accepted, in bytes.
         self.max_bytes = LONGEST_MESSAGE
@@ -51,12 +50,7 @@ class Channel:
     def fileno(self) -> int:
         return self._reading
 
-    def sign_with(self, key: bytes) -> None:
-        """Sign and check every message from now on."""
-        self._key = key
-
     def send(self, message: Mapping[str, Any], seconds: float = 10.0) -> None:
-        """Send a message, within `seconds`."""
         text = json.dumps(message, separators=(",", ":")).encode()
         line = self._signature_of(self._role, self._sent, text) + text + b"\n"
         self._sent += 1
@@ -66,7 +60,6 @@ class Channel:
             raise ChannelError(f"send to the peer: {error.strerror}") from error
 
     def receive(self, seconds: float) -> Message:
-        """The next message, within `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             message = self.next_message()

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import (
@@ -43,6 +43,8 @@ CLAIM = re.compile(rb'\{"nonce":"([0-9a-f]{64})","proof":"([0-9a-f]{64})"\}\n')
 WELCOME = re.compile(rb'\{(?:"(busy)":true,)?"proof":"([0-9a-f]{64})"\}\n')
 REFUSAL = b'{"error":"another secret"}\n'
 BUSY = "busy"  # the role in the proof of a server that is serving another client
+# Seconds for the handshake: one and a half round trips, with a lost segment.
+HANDSHAKE_SECONDS = 5.0
 
 
 class ImpostorError(ChannelError):
@@ -53,21 +55,22 @@ class BusyError(ChannelError):
     """The server is serving another client."""
 
 
-def session_proof(secret: bytes, role: str, server_nonce: str, client_nonce: str) -> str:
+def session_proof(secret: bytes, role: str, server_nonce: str, client_nonce: str) -> bytes:
     """64 hexadecimal digits for a role, which only a holder of the secret can compute."""
     text = f"neuca-selftest {PROTOCOL} {role} {server_nonce} {client_nonce}"
-    return hmac.new(secret, text.encode(), DIGEST).hexdigest()
-
-
-def new_nonce() -> str:
-    return secrets.token_hex(32)
+    return hmac.new(secret, text.encode(), DIGEST).hexdigest().encode()
 
 
 class ServerHandshake:
-    """The server's side of one handshake. Raises ChannelError, as does `turn`."""
+    """The server's side of one handshake with the client at `address`, within HANDSHAKE_SECONDS.
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection, self._nonce, self._line = connection, new_nonce(), b""
+    Raises ChannelError, as does `turn`. `deadline` is by the monotonic clock.
+    """
+
+    def __init__(self, connection: socket.socket, address: Address) -> None:
+        self.connection, self.address = connection, address
+        self.deadline = time.monotonic() + HANDSHAKE_SECONDS
+        self._nonce, self._line = secrets.token_hex(32), b""
         connection.setblocking(False)
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
@@ -80,10 +83,10 @@ class ServerHandshake:
         if claim is None:
             raise ChannelError("it does not speak the protocol of neuca-selftest")
         nonces = self._nonce, claim[1].decode()
-        if not hmac.compare_digest(claim[2], session_proof(secret, CLIENT, *nonces).encode()):
+        if not hmac.compare_digest(claim[2], session_proof(secret, CLIENT, *nonces)):
             self._send(REFUSAL)
             raise ImpostorError("another secret")
-        proof = session_proof(secret, BUSY if busy else SERVER, *nonces).encode()
+        proof = session_proof(secret, BUSY if busy else SERVER, *nonces)
         if busy:
             self._send(b'{"busy":true,"proof":"%s"}\n' % proof)
             raise BusyError("busy")
@@ -108,10 +111,10 @@ def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
-    nonces = _server_nonce(_read_line(connection, deadline, seconds)), new_nonce()
+    nonces = _server_nonce(_read_line(connection, deadline, seconds)), secrets.token_hex(32)
     proof = session_proof(secret, CLIENT, *nonces)
     try:
-        connection.send(f'{{"nonce":"{nonces[1]}","proof":"{proof}"}}\n'.encode())
+        connection.send(b'{"nonce":"%s","proof":"%s"}\n' % (nonces[1].encode(), proof))
     except OSError as error:
         raise ChannelError(f"greet the peer: {error.strerror}") from error
     line = _read_line(connection, deadline, seconds)
@@ -119,7 +122,7 @@ def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -
     if welcome is None and line != REFUSAL:
         raise ChannelError("greet the peer: its response is not one of neuca-selftest --serve")
     role = BUSY if welcome and welcome[1] else SERVER
-    expected = session_proof(secret, role, *nonces).encode()
+    expected = session_proof(secret, role, *nonces)
     if welcome is None or not hmac.compare_digest(welcome[2], expected):
         raise ImpostorError("the host at the peer's address has another secret")
     if role == BUSY:
@@ -143,9 +146,8 @@ def _server_nonce(line: bytes) -> str:
 def _signed_channel(
     connection: socket.socket, role: str, secret: bytes, nonces: tuple[str, str]
 ) -> Channel:
-    channel = Channel(connection.fileno(), connection.fileno(), role)
-    channel.sign_with(bytes.fromhex(session_proof(secret, "session", *nonces)))
-    return channel
+    key = bytes.fromhex(session_proof(secret, "session", *nonces).decode())
+    return Channel(connection.fileno(), connection.fileno(), role, key)
 
 
 def _read_line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
@@ -180,17 +182,7 @@ def _receive_bytes(connection: socket.socket, room: int) -> bytes:
 # Connections at the same time: in total, and of one IPv4 address or one IPv6 /64, of which a single
 # host can use every address.
 MAX_CONNECTIONS, MAX_PER_NETWORK = 64, 8
-# Seconds for the handshake: one and a half round trips, with a lost segment.
-HANDSHAKE_SECONDS = 5.0
 MAX_REFUSALS = 100  # refused connections that are logged
-
-
-class PendingClient(NamedTuple):
-    """A client until it has proved that it knows the secret."""
-
-    handshake: ServerHandshake
-    address: Address
-    deadline: float
 
 
 class PendingClients:
@@ -203,7 +195,7 @@ class PendingClients:
     def __init__(self, secret: bytes, log: Callable[[str], None]) -> None:
         self._secret, self._log = secret, log
         # By descriptor, the oldest first.
-        self._clients: dict[int, PendingClient] = {}
+        self._clients: dict[int, ServerHandshake] = {}
         self._refused = 0
 
     @property
@@ -217,17 +209,15 @@ class PendingClients:
     def add(self, connection: socket.socket) -> None:
         """Begin the handshake on a connection that was accepted."""
         try:
-            address = address_of(connection.getpeername())
-            handshake = ServerHandshake(connection)
+            client = ServerHandshake(connection, address_of(connection.getpeername()))
         except (OSError, ChannelError):
             # The client has closed it already.
             connection.close()
             return
-        self._make_room(network_of(address))
-        deadline = time.monotonic() + HANDSHAKE_SECONDS
-        self._clients[connection.fileno()] = PendingClient(handshake, address, deadline)
+        self._make_room(network_of(client.address))
+        self._clients[connection.fileno()] = client
 
-    def turn(self, ready: set[int], busy: bool) -> Iterator[tuple[Channel, PendingClient]]:
+    def turn(self, ready: set[int], busy: bool) -> Iterator[tuple[Channel, ServerHandshake]]:
         """Continue the handshakes at these descriptors, and close those that have timed out.
 
         Those that are complete leave, each with its channel. `busy`: refuse clients that know the
@@ -236,7 +226,7 @@ class PendingClients:
         for descriptor in [descriptor for descriptor in self._clients if descriptor in ready]:
             client = self._clients[descriptor]
             try:
-                channel = client.handshake.turn(self._secret, busy)
+                channel = client.turn(self._secret, busy)
             except ChannelError as reason:
                 self._log_refusal(f"{client.address}: refused, {reason}")
                 self._close_client(descriptor)
@@ -265,7 +255,7 @@ class PendingClients:
 
     def _close_client(self, descriptor: int) -> None:
         with suppress(OSError):
-            self._clients.pop(descriptor).handshake.connection.close()
+            self._clients.pop(descriptor).connection.close()
 
     def _log_refusal(self, text: str) -> None:
         self._refused += 1

@@ -21,7 +21,11 @@ from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
-from neuca_tools.selftest.measure.helper.handshake import PendingClient, PendingClients, address_of
+from neuca_tools.selftest.measure.helper.handshake import (
+    PendingClients,
+    ServerHandshake,
+    address_of,
+)
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -109,16 +113,15 @@ class Server:
                 else:
                     connection.close()
 
-    def _begin_session(self, channel: Channel, client: PendingClient) -> None:
+    def _begin_session(self, channel: Channel, client: ServerHandshake) -> None:
         self._log(f"{client.address}: a test begins")
-        connection = client.handshake.connection
         self._session = ServerSession(
             channel,
-            address_of(connection.getsockname()),
+            address_of(client.connection.getsockname()),
             self._port,
             self._can_filter,
             peer=client.address,
-            connection=connection,
+            connection=client.connection,
         )
 
 

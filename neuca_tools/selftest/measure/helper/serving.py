@@ -72,7 +72,6 @@ class ServerSession:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """The descriptors to wait for."""
         return (self._channel.fileno(), *(self._echo.waiting if self._echo else ()))
 
     def due(self) -> float:

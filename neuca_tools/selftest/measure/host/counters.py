@@ -12,7 +12,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
@@ -102,12 +102,9 @@ def parse_snmp6(text: str) -> dict[str, int]:
         number = _parse_integer(words[1]) if len(words) == 2 else None
         if number is not None:
             name = words[0]
-            counts[UDP_OF_BOTH_FAMILIES.get(name, f"{_group_of(name)}.{name}")] = number
+            group = next((group for group in ("Ip6", "Udp6") if name.startswith(group)), "Icmp6")
+            counts[UDP_OF_BOTH_FAMILIES.get(name, f"{group}.{name}")] = number
     return counts
-
-
-def _group_of(name: str) -> str:
-    return next((group for group in ("Ip6", "Udp6") if name.startswith(group)), "Icmp6")
 
 
 def parse_softnet(text: str) -> dict[str, int]:
@@ -179,28 +176,27 @@ def driver_statistics(device: str) -> dict[str, int]:
 
 
 def _read_statistics(descriptor: int, device: str) -> dict[str, int]:
-    information = _query_driver(
-        descriptor, device, struct.pack("=I", GET_DRIVER_INFO).ljust(INFO_LENGTH, b"\0")
-    )
+    information = _query_driver(descriptor, device, [GET_DRIVER_INFO], INFO_LENGTH - 4)
     count = struct.unpack_from("=I", information, COUNT_OFFSET)[0]
     if not 0 < count <= MAX_COUNTERS:
         return {}
-    header = struct.pack("=III", GET_STRINGS, STATISTICS_NAMES, count)
-    strings = _query_driver(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]
-    values = _query_driver(
-        descriptor, device, struct.pack("=II", GET_STATISTICS, count) + bytes(count * 8)
-    )
+    request = [GET_STRINGS, STATISTICS_NAMES, count]
+    answer = _query_driver(descriptor, device, request, count * NAME_LENGTH)
+    strings = answer[4 * len(request) :]
+    values = _query_driver(descriptor, device, [GET_STATISTICS, count], count * 8)
     names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
     texts = [name.decode("ascii", "replace").strip() for name in names]
     return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8)))
 
 
-def _query_driver(descriptor: int, device: str, request: bytes) -> bytes:
-    """Send an ethtool request by ioctl, and return the answer.
+def _query_driver(descriptor: int, device: str, request: Sequence[int], room: int) -> bytes:
+    """Send an ethtool request of these words by ioctl, with room for `room` bytes after them.
 
-    The kernel writes it over the request, which a pointer in struct ifreq leads to.
+    Returns the answer, which the kernel writes over the request. A pointer in struct ifreq leads
+    to it.
     """
-    buffer = ctypes.create_string_buffer(request, len(request))
+    words = struct.pack(f"={len(request)}I", *request)
+    buffer = ctypes.create_string_buffer(words, len(words) + room)
     name = os.fsencode(device)[:15].ljust(16, b"\0")
     ifreq = name + struct.pack("P", ctypes.addressof(buffer)) + bytes(16)
     fcntl.ioctl(descriptor, SIOCETHTOOL, ifreq)

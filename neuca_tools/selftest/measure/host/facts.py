@@ -8,6 +8,7 @@ The counters that change are in `counters`.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -73,17 +74,15 @@ def describe_host(
     devices, planned_sysctls = kernel.read_devices(), dict(wanted or {})
     chain = devices_below(devices, route.device_index) if route else []
     names = [device.name for device in chain]
-    addresses_by_index: dict[int, list[str]] = {}
+    addresses_by_index = defaultdict[int, list[str]](list)
     for index, address in kernel.read_addresses():
         if not address.is_link_local:
-            addresses_by_index.setdefault(index, []).append(str(address))
-    links = []
-    for device in devices.values():
-        link = _describe_link(device, devices, addresses_by_index.get(device.index, ()))
-        if device in chain:
-            links.append(_with_settings(link, device))
-        elif device.up:
-            links.append(link)
+            addresses_by_index[index].append(str(address))
+    links = [
+        _describe_link(device, devices, addresses_by_index[device.index], device in chain)
+        for device in devices.values()
+        if device in chain or device.up
+    ]
     system = os.uname()
     return Host(
         name=system.nodename,
@@ -121,15 +120,13 @@ def devices_below(devices: Mapping[int, Device], index: int) -> list[Device]:
         device = devices.get(waiting.pop(0))
         if device is not None and device not in chain:
             chain.append(device)
-            waiting += [device.lower, *_member_indexes(devices, device.index)]
+            waiting.append(device.lower)
+            if device.kind in ("bond", "team"):
+                # All of its members are in use; of a bridge, one port is.
+                waiting += [
+                    other.index for other in devices.values() if other.master == device.index
+                ]
     return chain
-
-
-def _member_indexes(devices: Mapping[int, Device], bond: int) -> list[int]:
-    """Those of the members of a bond, all of which are in use; of a bridge, one port is."""
-    if devices[bond].kind not in ("bond", "team"):
-        return []
-    return [device.index for device in devices.values() if device.master == bond]
 
 
 def node_for(host: Host, option: Optional[str]) -> Optional[int]:
@@ -137,10 +134,8 @@ def node_for(host: Host, option: Optional[str]) -> Optional[int]:
 
     `option` is the number of a node, or "auto" for the lowest one of the NICs on the path.
     """
-    if option is None:
-        return None
     if option != "auto":
-        return int(option)
+        return None if option is None else int(option)
     nodes = (link.numa_node for link in host.links if link.name in host.path)
     return min((node for node in nodes if node is not None), default=None)
 
@@ -154,15 +149,14 @@ def iperf3_version() -> Optional[str]:
     return command.parse_version(program.end(PROGRAM_SECONDS).out)
 
 
-def _describe_link(device: Device, devices: Mapping[int, Device], addresses: Sequence[str]) -> Link:
-    """A device as evidence, without the settings of its driver and hardware."""
-    kind = device.kind
-    if not kind:
-        kind = "loopback" if device.name == "lo" else "physical"
+def _describe_link(
+    device: Device, devices: Mapping[int, Device], addresses: Sequence[str], is_on_path: bool
+) -> Link:
+    """A device as evidence; only on the path, with the settings of its driver and hardware."""
     lower = devices.get(device.lower)
-    return Link(
+    link = Link(
         name=device.name,
-        kind=kind,
+        kind=device.kind or ("loopback" if device.name == "lo" else "physical"),
         parent=lower.name if lower else None,
         mtu=device.mtu or None,
         max_mtu=device.max_mtu or None,
@@ -171,6 +165,7 @@ def _describe_link(device: Device, devices: Mapping[int, Device], addresses: Seq
         mac=device.mac or None,
         addresses=tuple(addresses),
     )
+    return _with_settings(link, device) if is_on_path else link
 
 
 def _with_settings(link: Link, device: Device) -> Link:

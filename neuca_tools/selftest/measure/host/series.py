@@ -108,9 +108,8 @@ class SampleSeries:
 
     def _add_sample(self, look: Sample) -> None:
         """Without counters that are the same as in the first sample: an hour of them is kept."""
-        values = counters.read_counters(self._devices)
-        if self._samples:
-            values = _changed_counters(self._samples[0].counters, values)
+        first = self._samples[0].counters if self._samples else {}
+        values = _changed_counters(first, counters.read_counters(self._devices))
         self._samples.append(replace(look, counters=values))
 
     def _look(self, search: bool = True) -> Sample:
@@ -141,13 +140,19 @@ def trace_of(looks: Sequence[Sample]) -> Trace:
     """The trace of one end, without iperf3's control connection."""
     last = {_ports_of(socket): socket for look in looks for socket in look.sockets}
     data = last.keys() - {_control_ports(looks, last)}
-    sending = {ports for ports in data if _is_sending(last[ports])}
+    sending = {
+        ports
+        for ports in data
+        if (last[ports].bytes_acked or 0) >= (last[ports].bytes_received or 0)
+    }
     kept, outward = _connections_with(looks, data), _connections_with(looks, sending)
     return Trace(
         time=tuple(round(look.time, PLACES) for look in looks),
         sent=_rate_column(outward, attrgetter("bytes_acked")),
         received=_rate_column(kept, attrgetter("bytes_received")),
-        rtt=_combined_column(outward, _round_trip, mean),
+        rtt=_combined_column(
+            outward, lambda socket: socket.rtt / 1e6 if socket.rtt else None, mean
+        ),
         cwnd=_combined_column(outward, attrgetter("cwnd"), sum),
         snd_wnd=_combined_column(outward, attrgetter("snd_wnd"), sum),
         in_flight=_combined_column(outward, attrgetter("in_flight"), sum),
@@ -160,32 +165,19 @@ def _ports_of(socket: Socket) -> Ports:
     return socket.local_port, socket.remote_port
 
 
-def _is_sending(socket: Socket) -> bool:
-    return (socket.bytes_acked or 0) >= (socket.bytes_received or 0)
-
-
-def _round_trip(socket: Socket) -> Optional[float]:
-    """Seconds; None if it is not known yet."""
-    return socket.rtt / 1e6 if socket.rtt else None
-
-
 def _control_ports(looks: Sequence[Sample], last: Mapping[Ports, Socket]) -> Optional[Ports]:
     """iperf3 opens its control connection first, and little goes over it."""
+
+    def transferred_bytes(ports: Ports) -> int:
+        return max(last[ports].bytes_acked or 0, last[ports].bytes_received or 0)
+
     first = next((look.sockets for look in looks if look.sockets), ())
     if len(last) < 2:
         return None
-    return min(
-        map(_ports_of, first), key=lambda ports: _transferred_bytes(last[ports]), default=None
-    )
+    return min(map(_ports_of, first), key=transferred_bytes, default=None)
 
 
-def _transferred_bytes(socket: Socket) -> int:
-    return max(socket.bytes_acked or 0, socket.bytes_received or 0)
-
-
-def _connections_with(
-    looks: Sequence[Sample], ports: set[Ports]
-) -> list[tuple[float, list[Socket]]]:
+def _connections_with(looks: Sequence[Sample], ports: set[Ports]) -> Rows:
     return [
         (look.time, [socket for socket in look.sockets if _ports_of(socket) in ports])
         for look in looks
@@ -210,30 +202,25 @@ def _growth_column(rows: Rows, value: Value) -> Column:
     column: list[Optional[float]] = [None] * len(rows)
     for place in range(1, len(rows)):
         before = {_ports_of(socket): value(socket) for socket in rows[place - 1][1]}
+        counts = [(before.get(_ports_of(socket), 0), value(socket)) for socket in rows[place][1]]
         grown = [
-            _growth_between(before.get(_ports_of(socket), 0), value(socket))
-            for socket in rows[place][1]
+            max(0.0, now - earlier)
+            for earlier, now in counts
+            if earlier is not None and now is not None
         ]
-        known = [amount for amount in grown if amount is not None]
-        if known and len(known) == len(grown):
-            column[place] = sum(known)
+        if grown and len(grown) == len(counts):
+            column[place] = sum(grown)
     return tuple(column)
-
-
-def _growth_between(before: Optional[float], after: Optional[float]) -> Optional[float]:
-    if before is None or after is None:
-        return None
-    return max(0.0, after - before)
 
 
 def _rate_column(rows: Rows, value: Value) -> Column:
     """bit/s, from a counter in bytes."""
-    column: list[Optional[float]] = []
-    for place, grown in enumerate(_growth_column(rows, value)):
-        seconds = rows[place][0] - rows[max(0, place - 1)][0]
-        rate = None if grown is None or seconds <= 0 else round(grown * 8 / seconds)
-        column.append(rate)
-    return tuple(column)
+    times = [time for time, _ in rows]
+    steps = [after - before for before, after in zip([*times[:1], *times], times)]
+    return tuple(
+        None if grown is None or seconds <= 0 else round(grown * 8 / seconds)
+        for grown, seconds in zip(_growth_column(rows, value), steps)
+    )
 
 
 def _busiest_cpu(looks: Sequence[Sample], place: int) -> Optional[float]:

@@ -54,6 +54,10 @@ class Test(NamedTuple):
     numa_nodes: Optional[str] = None
     length: int = 0
 
+    @property
+    def protocol(self) -> str:
+        return "udp" if self.udp else "tcp"
+
 
 def client_command(test: Test) -> list[str]:
     command = []
@@ -103,15 +107,11 @@ def run_of(test: Test, result: ProgramResult) -> Run:
     run = read_run(result.out) if result.out.strip() else Run("iperf3", error=NO_RESULT)
     run = replace(
         run,
-        protocol=run.protocol or protocol_of(test),
+        protocol=run.protocol or test.protocol,
         streams=run.streams or test.streams,
         duration=run.duration or test.seconds,
     )
     return replace(run, error=_failure_of(run, result))
-
-
-def protocol_of(test: Test) -> str:
-    return "udp" if test.udp else "tcp"
 
 
 def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
@@ -126,14 +126,11 @@ def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
         return last or NO_RESULT
     if run.error or result.code:
         return run.error or last or f"iperf3 exited with {result.code} without an error message"
-    if not _has_arrived(run):
-        return "iperf3 reported success, but nothing arrived"
-    return None
+    return None if _has_arrived(run) else "iperf3 reported success, but nothing arrived"
 
 
 def _has_arrived(run: Run) -> bool:
-    totals = [total for flow in run.flows for total in (flow.received, flow.sent)]
-    return any(total.bytes for total in totals)
+    return any(flow.received.bytes or flow.sent.bytes for flow in run.flows)
 
 
 def _signal_name(number: int) -> str:

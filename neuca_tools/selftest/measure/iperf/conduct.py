@@ -11,14 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Optional, Protocol
+from typing import Optional, Union
 
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
-from neuca_tools.selftest.measure.iperf.command import Test, client_command, protocol_of, run_of
+from neuca_tools.selftest.measure.iperf.command import Test, client_command, run_of
+from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, RoundTrips
 from neuca_tools.selftest.measure.program import Program, ProgramResult
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -26,19 +27,9 @@ from neuca_tools.selftest.measure.wait import wait_readable
 GRACE_SECONDS = 10.0
 
 
-class ConcurrentProbe(Protocol):
-    """What is measured during a run.
-
-    `turn` is called when it is due or its descriptor ready, and `stop` once the run has ended.
-    """
-
-    def fileno(self) -> int: ...
-
-    def due(self) -> float: ...
-
-    def turn(self) -> None: ...
-
-    def stop(self) -> None: ...
+# What is measured during a run: `turn` is called when it is due or its descriptor ready, and `stop`
+# once the run has ended.
+ConcurrentProbe = Union[RoundTrips, ForeignProbes]
 
 
 def run_test(
@@ -56,11 +47,10 @@ def run_test(
     local = peer = EndObservations()
     refusal = helper.begin(test) if helper else None
     if refusal is not None:
-        run = Run("iperf3", protocol=protocol_of(test), error=refusal)
+        run = Run("iperf3", protocol=test.protocol, error=refusal)
         return _phases_of(name, test, run, local, peer)
     try:
-        command = client_command(test)
-        result, local = _watch_program(command, test, devices, probe, test.seconds + grace)
+        result, local = _watch_client(test, devices, probe, grace)
     except OSError as error:
         program = "numactl" if test.numa_nodes else "iperf3"
         result = ProgramResult(1, b"", f"start {program}: {error.strerror}".encode())
@@ -94,32 +84,28 @@ def _phases_of(
     ]
 
 
-def _watch_program(
-    command: Sequence[str],
-    test: Test,
-    devices: Sequence[str],
-    probe: Optional[ConcurrentProbe],
-    seconds: float,
+def _watch_client(
+    test: Test, devices: Sequence[str], probe: Optional[ConcurrentProbe], grace: float
 ) -> tuple[ProgramResult, EndObservations]:
-    """Run a client until it ends, but at most `seconds`, and sample this end meanwhile.
+    """Run a client until it ends, but at most `grace` seconds more, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.
     """
     port = 0 if test.udp else test.port
     series = SampleSeries(test.peer.version, test.seconds, remote_port=port, devices=devices)
-    program = Program(command, confine_process())
-    sources = [program, probe] if probe else [program]
+    program = Program(client_command(test), confine_process())
+    probes = [probe] if probe else []
     try:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + test.seconds + grace
         while time.monotonic() < deadline:
-            wake = min([deadline, series.due(), *([probe.due()] if probe else [])])
-            if program in wait_readable(sources, wake):
+            wake = min([deadline, series.due(), *(probe.due() for probe in probes)])
+            if program in wait_readable([program, *probes], wake):
                 break
-            if probe:
+            for probe in probes:
                 probe.turn()
             series.turn()
     finally:
         result = program.end()
-    if probe:
+    for probe in probes:
         probe.stop()
     return result, series.end()

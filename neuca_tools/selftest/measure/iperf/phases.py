@@ -18,26 +18,13 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, S
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
+from neuca_tools.selftest.measure.iperf import plans
 from neuca_tools.selftest.measure.iperf.command import MAX_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
-from neuca_tools.selftest.measure.iperf.plans import (
-    LOAD_STREAMS,
-    LOWEST_RATE,
-    RETRY_SHARE,
-    STEP_SECONDS,
-    Options,
-    Rung,
-    loss_free_rate,
-    next_rate,
-    rpm_load,
-)
+from neuca_tools.selftest.measure.iperf.plans import Options, Rung
+from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
-from neuca_tools.selftest.measure.probes.roundtrip import (
-    ForeignProbes,
-    ProbeTimes,
-    RoundTrips,
-    probe_interval,
-)
+from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
@@ -127,7 +114,11 @@ class ThroughputSteps:
         test = self._new_test(options.seconds, options.rate)._replace(
             streams=streams, direction=direction
         )
-        trips = self._new_round_trips() if name == "tcp" and "loaded" in options.steps else None
+        trips = None
+        if name == "tcp" and "loaded" in options.steps:
+            # Not every host can send pings.
+            with suppress(OSError):
+                trips = RoundTrips(self._new_requests(), PROBE_SECONDS)
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
@@ -157,12 +148,6 @@ class ThroughputSteps:
             numa_nodes=self._options.numa,
         )
 
-    def _new_round_trips(self) -> Optional[RoundTrips]:
-        """Round trips to measure during a test; None if this host cannot send pings."""
-        with suppress(OSError):
-            return RoundTrips(self._new_requests(), PROBE_SECONDS)
-        return None
-
     def _new_requests(self) -> Requests:
         """Requests to the echo of the helper or, without one, pings. Raises OSError."""
         if self._helper is None:
@@ -178,8 +163,7 @@ class ThroughputSteps:
         self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *phases))
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
-            back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            yield _phase_verdict(phase, result), f"{_result_words(result, offered)}{back}"
+            yield _phase_verdict(phase, result), _result_words(result, offered, len(results) > 1)
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -194,7 +178,7 @@ class ThroughputSteps:
             return
         rungs: list[Rung] = []
         yield from self._climb_ladder(rungs, top, searching=not requested)
-        best = loss_free_rate(rungs)
+        best = plans.loss_free_rate(rungs)
         if best is None:
             yield "unknown", "no rate was found at which nothing is lost"
         else:
@@ -206,9 +190,8 @@ class ThroughputSteps:
         `searching`: a loss is no failure, because the path is not known to have this rate. After
         the first loss that applies in any case.
         """
-        seconds = min(STEP_SECONDS, self._options.seconds)
-        rate = next_rate(rungs, top)
-        while rate is not None and not self._skip_reason:
+        seconds = min(plans.STEP_SECONDS, self._options.seconds)
+        while (rate := plans.next_rate(rungs, top)) is not None and not self._skip_reason:
             search = searching or not all(rung.is_loss_free for rung in rungs)
             test = self._new_test(seconds, rate)._replace(udp=True)
             phases = self._datagrams("udp", test)
@@ -218,7 +201,6 @@ class ThroughputSteps:
             if rung is None:
                 break
             rungs.append(rung)
-            rate = next_rate(rungs, top)
 
     def _datagrams(self, name: str, test: Test) -> list[Phase]:
         """A UDP test, repeated once if nothing arrived.
@@ -235,21 +217,21 @@ class ThroughputSteps:
         """Responsiveness under load, in one direction after the other. Raises OSError."""
         for direction in WAYS:
             phase, probes = self._probe_under_load(direction)
-            self._evidence = replace(
-                self._evidence,
-                loads=(*self._evidence.loads, phase),
-                responsiveness=(*self._evidence.responsiveness, probes),
-            )
+            before = self._evidence
+            loads, all_probes = (*before.loads, phase), (*before.responsiveness, probes)
+            self._evidence = replace(before, loads=loads, responsiveness=all_probes)
             yield _rpm_result(phase, probes)
 
     def _probe_under_load(self, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
         rates = self._measured_rates()
         options, highest = self._options, max(rates, default=None)
-        seconds, rate = rpm_load(options.seconds, options.rate, highest)
-        test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
-        port, interval = self._options.port + 2, probe_interval(min(rates, default=None))
-        foreign = ForeignProbes(self._address, port, self._source, interval)
+        seconds, rate = plans.rpm_load(options.seconds, options.rate, highest)
+        test = self._new_test(seconds, rate)._replace(
+            streams=plans.LOAD_STREAMS, direction=direction
+        )
+        port, interval = self._options.port + 2, roundtrip.probe_interval(min(rates, default=None))
+        foreign = roundtrip.ForeignProbes(self._address, port, self._source, interval)
         (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
@@ -269,9 +251,9 @@ class ThroughputSteps:
     def _measure_one_way(self) -> Iterator[Result]:
         """The loss of each direction on its own, at a rate that the path carries without queues."""
         rates = self._measured_rates()
-        slowest = min(rates, default=LOWEST_RATE / RETRY_SHARE)
-        rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), RETRY_SHARE * slowest)
-        seconds = min(STEP_SECONDS, self._options.seconds)
+        slowest = min(rates, default=plans.LOWEST_RATE / plans.RETRY_SHARE)
+        rate = min(max(plans.LOWEST_RATE, GENTLE_SHARE * slowest), plans.RETRY_SHARE * slowest)
+        seconds = min(plans.STEP_SECONDS, self._options.seconds)
         for direction in WAYS:
             test = self._new_test(seconds, min(rate, self._options.rate or rate))
             test = test._replace(
@@ -320,7 +302,7 @@ def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
     return "pass", f"{one_way_words(one_way)} {way}"
 
 
-def probes_of(phase: Phase, times: ProbeTimes, idle: Optional[float]) -> Probes:
+def probes_of(phase: Phase, times: roundtrip.ProbeTimes, idle: Optional[float]) -> Probes:
     """What was measured beside a phase, in seconds since the load began."""
     local = phase.sender_trace if phase.direction == "forward" else phase.receiver_trace
     began = min([*local.time[:1], *times.begun], default=0.0)
@@ -333,7 +315,7 @@ def probes_of(phase: Phase, times: ProbeTimes, idle: Optional[float]) -> Probes:
         own_times=_seconds_since(began, [time for time, _ in own]),
         own=_seconds_since(0.0, [value for _, value in own]),
         failed=times.failed,
-        streams=LOAD_STREAMS,
+        streams=plans.LOAD_STREAMS,
         idle=idle,
     )
 
@@ -353,8 +335,9 @@ def _rpm_result(phase: Phase, probes: Probes) -> Result:
     return "pass", f"{rpm_words(result)} {way}"
 
 
-def _result_words(result: PhaseResult, offered: str) -> str:
-    return phase_words(result) if result.error else f"{phase_words(result)}{offered}"
+def _result_words(result: PhaseResult, offered: str, is_of_both: bool) -> str:
+    back = " back" if is_of_both and result.direction == "reverse" else ""
+    return f"{phase_words(result)}{'' if result.error else offered}{back}"
 
 
 def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
@@ -364,16 +347,12 @@ def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
         return "unknown"
     if phase.search:
         return "search"
-    if result.passed is False:
-        return "fail"
-    return "pass"
+    return "fail" if result.passed is False else "pass"
 
 
 def _rung_of(phase: Phase, offered: float) -> Optional[Rung]:
     """What a UDP phase says about the rate `offered`; None if it is incomplete."""
-    if phase.run is None or phase.run.error:
-        return None
-    flow = phase.run.flow("forward")
+    flow = phase.run.flow("forward") if phase.run and not phase.run.error else None
     if flow is None or not flow.received.datagrams or flow.sent.rate is None:
         return None
     return Rung(offered, flow.sent.rate, (flow.received.lost or 0) / flow.received.datagrams)

@@ -28,16 +28,9 @@ from neuca_tools.selftest.measure.wait import (
     wait_readable,
     write_piece,
 )
+from neuca_tools.selftest.mesh import model
 from neuca_tools.selftest.mesh.localise import find_suspects
-from neuca_tools.selftest.mesh.model import (
-    DIAGNOSIS_SECONDS,
-    MAX_TEXT,
-    VERSION,
-    MeshPlan,
-    Row,
-    plan_record,
-    read_row,
-)
+from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import duration_words, plan_among
 from neuca_tools.selftest.mesh.verdict import with_diagnosis_slots
@@ -157,7 +150,6 @@ class Coordinator:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why hosts take no part."""
         return self._hosts.reason_by_name
 
     @property
@@ -169,7 +161,7 @@ class Coordinator:
 
         If hosts are missing at the beginning, the others get a plan of their own.
         """
-        record = {**plan_record(self.plan), "slots": []}
+        record = {**model.plan_record(self.plan), "slots": []}
         self._send({"plan": record, "secret": secrets.token_hex(32)})
         self._await_hosts(patience)
         ready = self._present_hosts()
@@ -182,7 +174,6 @@ class Coordinator:
             self._run_diagnoses()
 
     def _continue_with(self, plan: MeshPlan) -> None:
-        """Go on with a later state of the plan."""
         self.plan = plan
         self._results.plan(plan)
 
@@ -227,23 +218,24 @@ class Coordinator:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
         self._log(f"{len(present)} of {len(hosts.names)} hosts are ready")
 
-    def _expected_hosts(self) -> set[str]:
+    def _expected_hosts(self) -> frozenset[str]:
         """The hosts that may still report."""
         hosts = self._hosts
-        return set(hosts.names - hosts.reason_by_name.keys() - hosts.ended_names)
+        return hosts.names.difference(hosts.reason_by_name, hosts.ended_names)
 
-    def _present_hosts(self) -> set[str]:
-        return self._hosts.ready_names & self._expected_hosts()
+    def _present_hosts(self) -> frozenset[str]:
+        return self._expected_hosts() & self._hosts.ready_names
 
     def _remaining_slots(self) -> list[Slot]:
         """The tests without a result whose hosts are both present, by the number of their slot."""
-        slots, present, hosts = [], self._present_hosts(), self.plan.hosts
+        present, names = self._present_hosts(), [host.name for host in self.plan.hosts]
+        slots = []
         for number, slot in enumerate(self.plan.slots):
             pairs = tuple(
                 pair
                 for pair in slot
-                if all(hosts[place].name in present for place in pair)
-                and (number, hosts[pair[0]].name) not in self._rows
+                if {names[place] for place in pair} <= present
+                and (number, names[pair[0]]) not in self._rows
             )
             if pairs:
                 slots.append((number, pairs))
@@ -254,7 +246,7 @@ class Coordinator:
         slots = self._remaining_slots()
         tests = [slot for slot in slots if slot[0] < len(self.plan.tests)]
         self._run_slots(tests, 0.0)
-        self._run_slots(slots[len(tests) :], DIAGNOSIS_SECONDS)
+        self._run_slots(slots[len(tests) :], model.DIAGNOSIS_SECONDS)
 
     def _run_slots(self, slots: Sequence[Slot], additional_seconds: float) -> None:
         """Run slots that take so many seconds more than tests do."""
@@ -291,7 +283,6 @@ class Coordinator:
         return not self._engine.lines.ended
 
     def _handle_outputs(self, ready: Sequence[Any]) -> None:
-        """Handle what has arrived at these outputs of the engine."""
         if self._engine.lines in ready:
             for line in self._engine.lines.read_lines():
                 self._handle_line(line)
@@ -308,12 +299,12 @@ class Coordinator:
         if self._hosts.line_count_by_name[name] > len(self.plan.slots) + OTHER_LINES:
             return
         message = parse_message(text.encode())
-        if message is not None and message.get("mesh") == VERSION:
+        if message is not None and message.get("mesh") == model.VERSION:
             self._handle_message(name, message)
 
     def _handle_error(self, line: bytes) -> None:
         """A line of the engine's standard error, which begins with a name if it is of a host."""
-        text = line.decode("utf-8", "replace")[:MAX_TEXT]
+        text = line.decode("utf-8", "replace")[: model.MAX_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
             self._end_host(match[1], match[2])
@@ -337,26 +328,21 @@ class Coordinator:
 
     def _handle_message(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
-            self._add_host(name, number_in(message, "clock"))
+            # One whose clock is ahead even of the time at which this arrived is refused; so is NaN.
+            if number_in(message, "clock") < time.time() + self.plan.guard / 2:
+                self._hosts.ready_names.add(name)
+            else:
+                self._refuse(name, "its clock is ahead")
         elif "behind" in message:
             self._hosts.ready_names.discard(name)
             self._refuse(name, "its clock is behind")
         else:
-            row = read_row(message, self.plan)
+            row = model.read_row(message, self.plan)
             if row is not None and row.client == name and (row.slot, name) not in self._rows:
                 self._rows[row.slot, name] = row
                 self._results.row(row)
 
-    def _add_host(self, name: str, clock: float) -> None:
-        """A host is ready, unless its clock is ahead even of the time at which this arrived."""
-        # False for NaN too.
-        if not clock < time.time() + self.plan.guard / 2:
-            self._refuse(name, "its clock is ahead")
-        else:
-            self._hosts.ready_names.add(name)
-
     def _refuse(self, name: str, reason: str) -> None:
-        """Record why a host takes no part."""
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
         self._log(f"{name}: {reason}, it has no tests")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -21,16 +22,8 @@ from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, names_of_pair
 from neuca_tools.selftest.measure.mesh.results import LATEST
 from neuca_tools.selftest.measure.wait import Lines, number_in, wait_readable
-from neuca_tools.selftest.mesh.model import (
-    DIAGNOSIS_SECONDS,
-    MAX_SLOTS,
-    VERSION,
-    MeshPlan,
-    Row,
-    check_slot,
-    read_plan,
-    row_record,
-)
+from neuca_tools.selftest.mesh import model
+from neuca_tools.selftest.mesh.model import VERSION, MeshPlan, Row, row_record
 
 IDLE_SECONDS = 600.0  # without a message after which a host gives up, if no slot is left
 MAX_MESSAGE_BYTES = 16 * 2**20  # bytes of a message of the coordinator: the slots of 4096 hosts
@@ -49,7 +42,6 @@ class _Child(NamedTuple):
     row: Optional[Row]
 
     def fileno(self) -> int:
-        """The descriptor that is readable once the process has ended."""
         return self.pidfd
 
 
@@ -62,14 +54,14 @@ class _Schedule:
 
     slots: Sequence[Slot] = ()
     place: int = 0
-    start: Optional[float] = None
+    start: float = math.inf
     diagnoses: bool = False
 
     @property
     def next(self) -> Optional[Slot]:
-        if self.start is None or self.place >= len(self.slots):
-            return None
-        return self.slots[self.place]
+        """None after the last, or if it is not known yet when it begins."""
+        is_left = self.place < len(self.slots) and self.start < math.inf
+        return self.slots[self.place] if is_left else None
 
 
 class Member:
@@ -134,7 +126,7 @@ class Member:
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
         moments = [self._slot_end] if self._child else []
-        if self._schedule.next is not None and self._schedule.start is not None:
+        if self._schedule.next is not None:
             moments.append(time.monotonic() + self._schedule.start - time.time())
         return min(moments, default=self._last_message + IDLE_SECONDS)
 
@@ -162,24 +154,21 @@ class Member:
                 return False
             self._schedule.place, self._schedule.start = int(place), start
             # One that has begun by this clock already begins again, and has no result so far.
-            self._end_slot(report=not self._is_next(self._child))
+            row, slot = self._child and self._child.row, self._schedule.next
+            self._end_slot(report=not (row and slot and row.slot == slot[0]))
         return True
-
-    def _is_next(self, child: Optional[_Child]) -> bool:
-        """Whether this is a test of the slot that comes next."""
-        if child is None or child.row is None or self._schedule.next is None:
-            return False
-        return child.row.slot == self._schedule.next[0]
 
     # --- Slots ---------------------------------------------------------------------------------
 
     def _begin_if_due(self) -> None:
         slot, start = self._schedule.next, self._schedule.start
-        if slot is None or start is None or time.time() < start:
+        if slot is None or time.time() < start:
             return
         self._end_slot()
         self._schedule.place += 1
-        longest = self._plan.slot_seconds + (DIAGNOSIS_SECONDS if self._schedule.diagnoses else 0.0)
+        longest = self._plan.slot_seconds
+        if self._schedule.diagnoses:
+            longest += model.DIAGNOSIS_SECONDS
         self._schedule.start = start + longest
         number, pairs = slot
         names = names_of_pair(self._plan, pairs, self._name)
@@ -205,17 +194,10 @@ class Member:
             os._exit(1)
 
     def _run_slot(self, row: Optional[Row], client: str, seconds: float) -> None:
-        """What the process of a slot does."""
-        addresses = {host.name: ip_address(host.address) for host in self._plan.hosts}
         if row is None:
-            server = Server(
-                [addresses[self._name]],
-                self._plan.port,
-                self._secret,
-                lambda _: None,
-                clients=frozenset({addresses[client]}),
-            )
-            server.run(seconds)
+            addresses = {host.name: ip_address(host.address) for host in self._plan.hosts}
+            own, clients = addresses[self._name], frozenset({addresses[client]})
+            Server([own], self._plan.port, self._secret, lambda _: None, clients).run(seconds)
             return
         work = diagnose_pair if self._schedule.diagnoses else measure_pair
         try:
@@ -247,10 +229,10 @@ def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
         )
     except (AssertionError, OverflowError, TypeError, ValueError):
         raise SelftestError("follow the coordinator: its slots cannot be read") from None
-    if len(slots) > MAX_SLOTS:
-        raise SelftestError(f"follow the coordinator: more than {MAX_SLOTS} slots")
+    if len(slots) > model.MAX_SLOTS:
+        raise SelftestError(f"follow the coordinator: more than {model.MAX_SLOTS} slots")
     for number, slot in slots:
-        check_slot(slot, hosts, number)
+        model.check_slot(slot, hosts, number)
     return slots
 
 
@@ -260,7 +242,7 @@ def await_plan(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
     while time.monotonic() < deadline and not lines.ended:
         if wait_readable([lines], deadline):
             for message in lines.read_messages():
-                plan, secret = read_plan(message.get("plan")), str(message.get("secret"))
+                plan, secret = model.read_plan(message.get("plan")), str(message.get("secret"))
                 if len(secret) < 16:
                     break
                 return plan, secret.encode()

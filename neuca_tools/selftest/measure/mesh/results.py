@@ -13,24 +13,16 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
 from neuca_tools.selftest.measure.wait import line_of, parse_message, wait_readable
-from neuca_tools.selftest.mesh.model import (
-    MAX_HOSTS,
-    MAX_TEXT,
-    VERSION,
-    MeshPlan,
-    Row,
-    plan_identity,
-    plan_record,
-    read_plan,
-    read_row,
-    row_record,
-)
+from neuca_tools.selftest.mesh import model
+from neuca_tools.selftest.mesh.model import VERSION, MeshPlan, Row
+from neuca_tools.selftest.readers.values import mappings
 
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST_LINE, MAX_BYTES = 32 * 2**20, 2**30
@@ -83,10 +75,12 @@ class Results:
         return join_records({str(self._path): records})
 
     def plan(self, plan: MeshPlan) -> None:
-        self._write({"mesh": VERSION, "plan": plan_record(plan), "began": round(time.time(), 3)})
+        self._write(
+            {"mesh": VERSION, "plan": model.plan_record(plan), "began": round(time.time(), 3)}
+        )
 
     def row(self, row: Row) -> None:
-        self._write(row_record(row))
+        self._write(model.row_record(row))
 
     def absent(self, reasons: Mapping[str, str]) -> None:
         """Record why hosts take no part."""
@@ -132,7 +126,7 @@ def stop_run(path: Path) -> bool:
 
     Raises SelftestError, ApplyError.
     """
-    holders = {lock_holder(path, place, 1) for place in range(MAX_HOSTS)}
+    holders = {lock_holder(path, place, 1) for place in range(model.MAX_HOSTS)}
     return sum(map(_end_holder, holders)) > 0
 
 
@@ -187,11 +181,10 @@ def read_results(paths: Iterable[Path]) -> RecordedRun:
 
 def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> RecordedRun:
     """The plan and the rows in these records. Raises SelftestError."""
-    records = [record for file in files.values() for record in file]
+    records = list(chain.from_iterable(files.values()))
     plan = _last_plan(files)
-    rows = {}
-    for row in filter(None, (read_row(record, plan) for record in records)):
-        rows[row.slot, row.client] = row
+    known_rows = filter(None, (model.read_row(record, plan) for record in records))
+    rows = {(row.slot, row.client): row for row in known_rows}
     ordered = tuple(rows[key] for key in sorted(rows))
     times = (record.get("began") for record in records)
     began = next((time for time in times if isinstance(time, float) and 0 < time < LATEST), None)
@@ -202,10 +195,7 @@ def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
     """The latest state of the one plan in these files. Raises SelftestError."""
     plan: Optional[MeshPlan] = None
     for name, records in files.items():
-        for record in records:
-            if "plan" not in record:
-                continue
-            later = read_plan(record["plan"])
+        for later in (model.read_plan(record["plan"]) for record in records if "plan" in record):
             if plan is not None and not continues(later, plan):
                 raise SelftestError(f'read "{name}": it has two different plans')
             plan = later
@@ -216,18 +206,18 @@ def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
 
 def _parse_reasons(records: Iterable[Mapping[str, object]], plan: MeshPlan) -> dict[str, str]:
     """Why hosts of the plan took no part, by their names."""
-    reasons: dict[str, object] = {}
-    for record in records:
-        absent = record.get("absent")
-        if isinstance(absent, dict):
-            reasons.update(absent)
     names = {host.name for host in plan.hosts}
-    return {name: str(text)[:MAX_TEXT] for name, text in reasons.items() if name in names}
+    return {
+        name: str(text)[: model.MAX_TEXT]
+        for absent in mappings([record.get("absent") for record in records])
+        for name, text in absent.items()
+        if name in names
+    }
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
     """Whether a plan is the same one, or a later state of it."""
-    return plan_identity(later) == plan_identity(plan)
+    return model.plan_identity(later) == model.plan_identity(plan)
 
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
@@ -236,7 +226,6 @@ def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
     while left > 0 and (line := stream.readline(LONGEST_LINE)):
         left -= len(line)
         record = parse_message(line)
-        if record is not None and "hosts" in record and "slots" in record:
-            record = {"plan": record}
         if record is not None:
-            yield record
+            # What `mesh plan` prints is the plan alone.
+            yield {"plan": record} if record.keys() >= {"hosts", "slots"} else record

@@ -55,7 +55,6 @@ class Echo:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """The descriptors to wait for."""
         return (self._datagrams.fileno(), self._listener.fileno(), *self._connections)
 
     def turn(self, ready: set[int]) -> None:

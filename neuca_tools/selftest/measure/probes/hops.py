@@ -29,13 +29,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
-from neuca_tools.selftest.measure.probes.echo import (
-    HEADER,
-    IP_AND_UDP_BYTES,
-    MTU_DISCOVER,
-    PMTUDISC_PROBE,
-    TOKEN_BYTES,
-)
+from neuca_tools.selftest.measure.probes import echo
 from neuca_tools.selftest.measure.probes.path_mtu import ERROR, LOCAL, RECEIVE_ERRORS, SMALLEST
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -70,7 +64,7 @@ class Target(NamedTuple):
     source: Address
     device: str
     port: int = FIRST_PORT
-    token: bytes = bytes(TOKEN_BYTES)
+    token: bytes = bytes(echo.TOKEN_BYTES)
     rtt: float = 0.0
 
 
@@ -96,7 +90,7 @@ class Flow(socket.socket):
             # Even if routes change meanwhile, packets leave through this device or not at all.
             name = os.fsencode(target.device) + b"\0"
             self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
-            self.setsockopt(*MTU_DISCOVER[version], PMTUDISC_PROBE)
+            self.setsockopt(*echo.MTU_DISCOVER[version], echo.PMTUDISC_PROBE)
             self.setsockopt(*RECEIVE_ERRORS[version], 1)
             self.bind((str(target.source), 0))
             self.connect((str(target.peer), target.port))
@@ -110,8 +104,8 @@ class Flow(socket.socket):
         if hop_limit != self._hop_limit:
             self._discard_answers()
             self._first, self._hop_limit = self._number, hop_limit
-        payload = HEADER.pack(self._target.token, self._number, HEADER.size)
-        payload = payload.ljust(size - IP_AND_UDP_BYTES[self._version], b"\0")
+        payload = echo.HEADER.pack(self._target.token, self._number, echo.HEADER.size)
+        payload = payload.ljust(size - echo.IP_AND_UDP_BYTES[self._version], b"\0")
         self.setsockopt(*HOP_LIMIT[self._version], hop_limit)
         self._sent_at = time.monotonic()
         for _ in range(2):
@@ -132,7 +126,7 @@ class Flow(socket.socket):
                     return reply
         with suppress(OSError):
             answer = self.recv(65536)
-            if len(answer) >= HEADER.size and self._is_current(answer):
+            if len(answer) >= echo.HEADER.size and self._is_current(answer):
                 return Reply(REACHED, str(self._target.peer), time.monotonic() - self._sent_at)
         return None
 
@@ -148,13 +142,13 @@ class Flow(socket.socket):
         """The next ICMP error; None if it is of another hop. Raises OSError if there is no more."""
         quoted, parts, _, _ = self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
         # Not every router quotes as much as the number.
-        if len(quoted) >= HEADER.size and not self._is_current(quoted):
+        if len(quoted) >= echo.HEADER.size and not self._is_current(quoted):
             return None
         seconds = time.monotonic() - self._sent_at
         return next((parse_error(self._version, data, seconds) for _, _, data in parts), None)
 
     def _is_current(self, payload: bytes) -> bool:
-        return bool(self._first <= HEADER.unpack_from(payload)[1] <= self._number)
+        return bool(self._first <= echo.HEADER.unpack_from(payload)[1] <= self._number)
 
 
 def parse_error(version: int, data: bytes, seconds: float = 0.0) -> Optional[Reply]:
@@ -206,10 +200,9 @@ class _Tracer:
             # Behind routers that do not respond, the peer may.
             reply = self._ask(LARGEST_HOP_LIMIT, self._smallest)
             self._reached = reply is not None and reply.kind == REACHED and self._is_peer(reply)
-        hops = tuple(map(self._with_other_flows, self._hops))
         return Route(
             device=self._target.device,
-            hops=hops,
+            hops=tuple(map(self._with_other_flows, self._hops)),
             narrowings=tuple(self._narrowings),
             flows=FLOWS,
             reached=self._reached,
@@ -225,8 +218,7 @@ class _Tracer:
             self._hops.append(hop)
             if self._reached or self._refused or silent >= MAX_SILENT_HOPS or self._is_late():
                 break
-        while self._hops and not self._hops[-1].addresses:
-            self._hops.pop()
+        del self._hops[len(self._hops) - silent :]
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._end
@@ -235,11 +227,11 @@ class _Tracer:
 
     def _find_hop(self, number: int) -> Hop:
         """Try the size that got to the hop before, then again more patiently, then smaller ones."""
-        reply = self._ask(number, self._size)
-        if reply is None:
-            reply = self._ask(number, self._size, MAX_ANSWER_SECONDS)
-        if reply is None:
-            reply = self._ask_smaller(number)
+        reply = (
+            self._ask(number, self._size)
+            or self._ask(number, self._size, MAX_ANSWER_SECONDS)
+            or self._ask_smaller(number)
+        )
         if reply is None:
             return Hop(number)
         if reply.kind == REFUSED or (reply.kind == REACHED and not self._is_peer(reply)):
@@ -267,10 +259,8 @@ class _Tracer:
         """Distinguish a router that is silent from one that large packets do not reach."""
         size = self._size
         for smaller in sorted({self._known_size or size, self._smallest}, reverse=True):
-            if smaller >= size:
+            if smaller >= size or self._is_late():
                 continue
-            if self._is_late():
-                return None
             reply = self._ask(number, smaller)
             if reply is not None:
                 return self._confirm_narrowing(number, size, smaller, reply)

@@ -42,7 +42,6 @@ class RoundTrips:
         self.answer_count = self._lost = 0
 
     def fileno(self) -> int:
-        """The descriptor on which answers arrive."""
         return self._socket.fileno()
 
     def due(self) -> float:
@@ -118,35 +117,31 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
     deadline = time.monotonic() + seconds
     with socket.create_connection((str(peer), port), seconds, (str(source), 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for number in range(count + UNCOUNTED):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            connection.settimeout(left)
+        for _ in range(count + UNCOUNTED):
             began = time.monotonic()
+            if began >= deadline:
+                break
+            connection.settimeout(deadline - began)
             try:
                 connection.sendall(b"?")
                 answer = connection.recv(1)
             except OSError:
                 # No answer in time, or the connection was reset.
-                return latency_of(times, 1)
+                return latency_of(times[UNCOUNTED:], 1)
             if not answer:
                 break
-            if number >= UNCOUNTED:
-                times.append(time.monotonic() - began)
-    return latency_of(times, 0)
+            times.append(time.monotonic() - began)
+    return latency_of(times[UNCOUNTED:], 0)
 
 
 def latency_of(times: Sequence[float], lost: int) -> Latency:
     """The median, the 99th percentile and the maximum; only the counts without any answer."""
     ordered = sorted(times)
     count = len(ordered) + lost
-    if not count:
-        return Latency()
     if not ordered:
-        return Latency(count, lost)
-    ranks = [ordered[min(len(ordered) - 1, int(part * len(ordered)))] for part in (0.5, 0.99)]
-    return Latency(count, lost, ranks[0], ranks[1], ordered[-1])
+        return Latency(count, lost) if count else Latency()
+    median, high = (ordered[int(part * len(ordered))] for part in (0.5, 0.99))
+    return Latency(count, lost, median, high, ordered[-1])
 
 
 # --- Foreign probes: a connection to the echo, and a byte there and back, beside a test ---------
@@ -203,11 +198,9 @@ class ForeignProbes:
         self._next_due = time.monotonic()
 
     def fileno(self) -> int:
-        """The descriptor on which something happens to a probe."""
         return self._poll.fileno()
 
     def due(self) -> float:
-        """When `turn` is needed in any case, by the monotonic clock in seconds."""
         return self._next_due
 
     def turn(self) -> None:
@@ -230,7 +223,6 @@ class ForeignProbes:
             self._close(descriptor)
 
     def end(self) -> ProbeTimes:
-        """Stop and close."""
         self.stop()
         self._poll.close()
         begun, connected, answered = zip(*self._rows) if self._rows else ((), (), ())
