@@ -87,9 +87,9 @@ def worse_direction(session: Session) -> Optional[str]:
 
 def slow_together(session: Session) -> Optional[Hit]:
     both, rates = session.named(BIDIRECTIONAL), _rates_alone(session)
-    if both is None or both.phase.run is None or both.is_full or rates is None:
+    if both is None or both.is_full or rates is None:
         return None
-    alone, flows = sum(rates), both.phase.run.flows
+    alone, flows = sum(rates), both.run.flows
     together = sum(flow.rate or 0.0 for flow in flows)
     if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None

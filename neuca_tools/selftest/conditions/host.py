@@ -239,8 +239,8 @@ NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 
 def _buffers_not_applied(look: Look) -> Optional[Hit]:
     """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
-    run = look.phase.run
-    if run is None or not run.buffer:
+    run = look.run
+    if not run.buffer:
         return None
     buffers = (
         ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),

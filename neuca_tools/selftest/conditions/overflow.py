@@ -142,13 +142,10 @@ def _of_a_pair(look: Look) -> float:
 
 def observed_losses(look: Look) -> list[Loss]:
     """Each time at which something was lost, with what was sent again after it."""
-    shortest = look.shortest_rtt
-    return list(_losses_in_trace(look, shortest)) if shortest else []
-
-
-def _losses_in_trace(look: Look, shortest: float) -> Iterator[Loss]:
-    trace, ended = look.phase.sender_trace, 0.0
-    counts = trace.points("retransmits")
+    shortest, trace = look.shortest_rtt or 0.0, look.phase.sender_trace
+    counts = trace.points("retransmits") if shortest else []
+    losses: list[Loss] = []
+    ended = 0.0
     for began, count in counts:
         if not count or began < ended:
             continue
@@ -157,7 +154,9 @@ def _losses_in_trace(look: Look, shortest: float) -> Iterator[Loss]:
         if not rtt:
             continue
         ended = began + RECOVERY_ROUND_TRIPS * rtt
-        yield Loss(began, in_flight, rtt, sum(n for time, n in counts if began <= time <= ended))
+        lost = sum(count for time, count in counts if began <= time <= ended)
+        losses.append(Loss(began, in_flight, rtt, lost))
+    return losses
 
 
 def _highest_value(
@@ -308,8 +307,7 @@ def _weighed_hit(look: Look, hit: Hit) -> Hit:
     if not look.is_full:
         return hit
     # A host that does not keep up loses packets too, and may not even end the test.
-    is_unfinished = bool(look.phase.run and look.phase.run.error)
-    severity = INFO if is_unfinished else None
+    severity = INFO if look.run.error else None
     return hit._replace(share=BESIDE_CPU_SHARE * hit.share, confidence=LOW, severity=severity)
 
 

@@ -229,8 +229,8 @@ def _fragments_clause(look: Look) -> str:
 
 def datagram_size(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
-    if look.phase.run and look.phase.run.datagram:
-        return look.phase.run.datagram
+    if look.run.datagram:
+        return look.run.datagram
     flow = look.flow
     if flow.sent.datagrams:
         return round((flow.sent.bytes or 0) / flow.sent.datagrams)

@@ -270,8 +270,7 @@ def _finding_of_hit(
 
 
 def result_of_phase(look: Look) -> PhaseResult:
-    rate, passed = look.flow.rate, has_passed(look)
-    error = look.phase.run.error if look.phase.run else None
+    rate, error, passed = look.flow.rate, look.run.error, has_passed(look)
     return PhaseResult(
         name=look.phase.name,
         direction=look.phase.direction,

@@ -52,9 +52,7 @@ def why_inconclusive(
 
 def _cut_short(look: Look) -> Optional[str]:
     """Why a run did not last as long as it should have; None if it did."""
-    run = look.phase.run
-    if run is None:
-        return None
+    run = look.run
     if run.error:
         return f"iperf did not finish: {run.error}"
     if not run.duration:
