@@ -193,11 +193,8 @@ def _has_other_reason(look: Look) -> bool:
     """Whether something else than a limiter keeps the rate constant, or may do so."""
     if figures.may_be_asked_for(look) or stated_window(look) is not None:
         return True
-    return _has_late_loss(look) or _is_without_queue(look)
-
-
-def _has_late_loss(look: Look) -> bool:
-    return figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
+    is_lossy = figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
+    return is_lossy or _is_without_queue(look)
 
 
 def _cap_not_exceeded(look: Look) -> Optional[float]:

@@ -93,12 +93,13 @@ def slow_together(session: Session) -> Optional[Hit]:
     together = sum(flow.rate or 0.0 for flow in flows)
     if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None
+    command = f"ethtool {session.evidence.local.planned or ''}".strip()
     return Hit(
         0.5 * (1 - together / alone),
         f"both directions at once carry {amounts.rate(together)}, {_alone_clause(session, rates)}: "
         "half duplex, one shaper for both, or delayed acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        f"compare the duplex setting of both hosts ({_ethtool_command(session)}); fq on both hosts",
+        f"compare the duplex setting of both hosts ({command}); fq on both hosts",
         confidence=MEDIUM,
     )
 
@@ -107,10 +108,6 @@ def _alone_clause(session: Session, rates: tuple[float, float]) -> str:
     if session.named("tcp", "reverse") is None:
         return f"one direction alone {amounts.rate(rates[0])}"
     return f"one after the other {amounts.rate(sum(rates))} in total"
-
-
-def _ethtool_command(session: Session) -> str:
-    return f"ethtool {session.evidence.local.planned or ''}".strip()
 
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:

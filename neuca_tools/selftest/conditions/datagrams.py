@@ -207,25 +207,22 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Dat
     Those whose losses the hosts themselves counted are left out.
     """
     same_way = [look for look in session.looks if is_same_way(look, tcp)]
-    slow_or_clean = (
-        look
+    counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
+    counts += [
+        DatagramCount(
+            lost_datagrams(look),
+            expected_datagrams(look.flow),
+            (losses_by_interval(look),),
+            offered_rate(look),
+        )
         for look in filterfalse(_is_counted, same_way)
         if offered_rate(look) <= rate or look.known_loss < loss
-    )
-    counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
-    counts += map(_count_of_test, slow_or_clean)
+    ]
     return DatagramCount(
         sum(count.lost for count in counts),
         sum(count.sent for count in counts),
         tuple(chain.from_iterable(count.losses for count in counts)),
         max((count.rate for count in counts), default=0.0),
-    )
-
-
-def _count_of_test(udp: Look) -> DatagramCount:
-    losses = (losses_by_interval(udp),)
-    return DatagramCount(
-        lost_datagrams(udp), expected_datagrams(udp.flow), losses, offered_rate(udp)
     )
 
 
@@ -263,11 +260,8 @@ def rarely_lost_datagrams(tcp: Look, session: Session) -> Optional[DatagramCount
 
 def _is_only_bursts(tcp: Look, session: Session) -> bool:
     """Whether TCP loses only in bursts, neither in a full queue nor among too many streams."""
-    return (
-        rarely_lost_datagrams(tcp, session) is not None
-        and not overflows(tcp)
-        and not is_crowded(tcp)
-    )
+    is_rare = rarely_lost_datagrams(tcp, session) is not None
+    return is_rare and not overflows(tcp) and not is_crowded(tcp)
 
 
 def _is_random(slowest: Look, session: Session) -> bool:

@@ -222,10 +222,8 @@ def _lost_shares(look: Look) -> Iterator[float]:
     """The share that was sent again of what was sent between each two samples."""
     sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
     for pair in zip(sockets, sockets[1:]):
-        lost, sent = (
-            growth_over_samples(pair, "bytes_retrans"),
-            growth_over_samples(pair, "bytes_sent"),
-        )
+        lost = growth_over_samples(pair, "bytes_retrans")
+        sent = growth_over_samples(pair, "bytes_sent")
         if lost is not None and sent:
             yield lost / sent
 
