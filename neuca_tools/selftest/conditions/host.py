@@ -12,7 +12,6 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.base import (
-    MEDIUM,
     TUNNELS,
     Hit,
     Session,
@@ -158,7 +157,7 @@ def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
         f"neuca-selftest --numa {node}, or run the program with numactl --cpunodebind={node} "
         f"--membind={node}",
         end,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, thresholds
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
+from neuca_tools.selftest.conditions.base import ORDERED, Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.figures import NOTABLE_LOSS, loss_explains, round_rate
 from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
@@ -108,7 +108,7 @@ def _overflow_hit(look: Look, losses: Sequence[Loss], rate: float) -> Hit:
             single_fact("times at which packets were lost", len(losses)),
         ),
         advice,
-        confidence=LOW if look.is_full else MEDIUM,
+        confidence="low" if look.is_full else "medium",
         fixed=rate,
     )
 
@@ -182,7 +182,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         "nothing of the hosts limits it: this is the capacity of the path",
         (look.rate_fact, look.loss_fact),
         ORDERED,
-        confidence=MEDIUM,
+        confidence="medium",
         fixed=look.rate,
     )
 
@@ -198,7 +198,7 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
         f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
         (look.rate_fact, single_fact("bytes_retrans / bytes_sent, at first", lost)),
         "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -249,7 +249,6 @@ def _smaller_spread(look: Look) -> Optional[float]:
 
 
 def _is_held_back(look: Look) -> bool:
-    """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
     if max(receiver, sender) >= application.PACED_LIMITED:
         return True
@@ -301,12 +300,12 @@ def _weighed_hit(look: Look, hit: Hit) -> Hit:
     """What the loss is worth where the path carries enough, or a CPU is full as well."""
     # The path carries what is expected, and loses only what a full queue has to drop.
     if (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look):
-        return hit._replace(confidence=LOW, severity=INFO)
+        return hit._replace(confidence="low", severity="info")
     if not look.is_full:
         return hit
     # A host that does not keep up loses packets too, and may not even end the test.
-    severity = INFO if look.run.error else None
-    return hit._replace(share=BESIDE_CPU_SHARE * hit.share, confidence=LOW, severity=severity)
+    severity: Optional[Severity] = "info" if look.run.error else None
+    return hit._replace(share=BESIDE_CPU_SHARE * hit.share, confidence="low", severity=severity)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
@@ -325,7 +324,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
             single_fact("Mathis limit, bit/s", ceiling),
         ),
         FIND_LOSS,
-        confidence=MEDIUM if look.network_share is None else HIGH,
+        confidence="medium" if look.network_share is None else "high",
     )
 
 
@@ -346,7 +345,7 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
             single_fact("cwnd", look.cwnd),
         ),
         FIND_LOSS,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
