@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import thresholds
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
 from neuca_tools.selftest.evidence import Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, sockets_in_all, steady_sockets
@@ -58,7 +58,7 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
         (single_fact("-b", round(look.target)), look.rate_fact),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
-        confidence=MEDIUM,
+        confidence="medium",
         title=BELOW_BLOCKS,
     )
 
@@ -77,7 +77,7 @@ def _unstated_blocks(look: Look) -> Optional[Hit]:
         (look.rate_fact,),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
-        confidence=MEDIUM,
+        confidence="medium",
         title=BELOW_BLOCKS,
     )
 
@@ -134,7 +134,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     if not load.has_full_cpu:
         return hit
     # An application that reads as fast as its host can is not at fault.
-    return hit._replace(text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
+    return hit._replace(text=f"{hit.text}, and its CPU {load.cpu} is full", severity="limit")
 
 
 def _waiting_to_be_read(look: Look) -> tuple[float, float]:
@@ -235,7 +235,8 @@ def idle_application(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
         return None
     # It is information if the rate is what the test was limited to.
-    severity = INFO if look.target and look.rate >= 0.95 * look.target else None
+    is_as_requested = bool(look.target) and look.rate >= 0.95 * (look.target or 0.0)
+    severity: Optional[Severity] = "info" if is_as_requested else None
     if idle < IDLE_SHARE:
         return _starved_sender(look, severity)
     return Hit(
@@ -248,7 +249,7 @@ def idle_application(look: Look) -> Optional[Hit]:
     )
 
 
-def _starved_sender(look: Look, severity: Optional[str]) -> Optional[Hit]:
+def _starved_sender(look: Look, severity: Optional[Severity]) -> Optional[Hit]:
     """Little is in flight: an application that writes small pieces keeps TCP waiting."""
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
     if in_flight is None or in_flight > IDLE_SHARE * window:
@@ -264,6 +265,6 @@ def _starved_sender(look: Look, severity: Optional[str]) -> Optional[Hit]:
         (single_fact("app_limited", "in every sample"),),
         FEED_THE_SENDER,
         "sender",
-        confidence=MEDIUM,
+        confidence="medium",
         severity=severity,
     )

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
 
-FAULT, LIMIT, INFO = "fault", "limit", "info"
-HIGH, MEDIUM, LOW = "high", "medium", "low"
+Severity = Literal["fault", "limit", "info"]
+Confidence = Literal["high", "medium", "low"]
 # The advice where the path is the limit.
 ORDERED = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
 # The tunnels, and the bytes that each adds to a packet over IPv4.
@@ -36,9 +36,9 @@ class Hit(NamedTuple):
     facts: tuple[Optional[Fact], ...] = ()
     advice: str = ""
     end: str = "path"
-    confidence: str = HIGH
+    confidence: Confidence = "high"
     fixed: Optional[float] = None
-    severity: Optional[str] = None
+    severity: Optional[Severity] = None
     direction: Optional[str] = None
     title: Optional[str] = None
     sysctls: Mapping[str, str] = MappingProxyType({})
@@ -115,7 +115,7 @@ class Cause(NamedTuple):
 
     id: str
     title: str
-    severity: str
+    severity: Severity
     of_phase: Optional[Callable[[Look], Optional[Hit]]] = None
     of_session: Optional[Callable[[Session], Optional[Hit]]] = None
 
@@ -135,10 +135,10 @@ def of_all_directions(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
 
 def _is_alike(hit: Hit, other: Hit) -> bool:
     """Whether the other direction has the same evidence, or less of it, and neither is a guess."""
-    if hit.direction == other.direction or LOW in (hit.confidence, other.confidence):
+    if hit.direction == other.direction or "low" in (hit.confidence, other.confidence):
         return False
     mine, others = ([fact.field for fact in known_facts(each.facts)] for each in (hit, other))
-    return mine == others or hit.confidence == HIGH
+    return mine == others or hit.confidence == "high"
 
 
 def for_each_host(rule: Callable[[str, Host], Optional[Hit]]) -> Callable[[Session], Optional[Hit]]:

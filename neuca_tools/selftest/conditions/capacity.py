@@ -11,16 +11,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures, udp
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.base import (
-    HIGH,
-    INFO,
-    LOW,
-    MEDIUM,
-    ORDERED,
-    Hit,
-    single_fact,
-    smallest_mtu,
-)
+from neuca_tools.selftest.conditions.base import ORDERED, Confidence, Hit, single_fact, smallest_mtu
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, may_be_rate_of_host
 from neuca_tools.selftest.conditions.datagrams import limited_arrival
 from neuca_tools.selftest.conditions.overflow import (
@@ -83,8 +74,8 @@ def _full_link(look: Look, speed: float) -> Hit:
         text,
         (look.rate_fact,),
         ORDERED,
-        severity=None if is_wanted or is_shaper else INFO,
-        confidence=MEDIUM if is_shaper else HIGH,
+        severity=None if is_wanted or is_shaper else "info",
+        confidence="medium" if is_shaper else "high",
     )
 
 
@@ -132,8 +123,6 @@ def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as losses make them, or are too few, or not known from the start."""
     if len(look.all_intervals) < 3 or look.all_intervals[0].start:
         return True
-    if look.retransmits and not median(rates):
-        return True
     is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
     return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
 
@@ -150,7 +139,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
             single_fact("after that, bit/s", round(slow)),
         ),
         ORDERED,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -173,7 +162,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         (look.rate_fact, single_fact("variation", None if is_in_blocks else look.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -195,11 +184,8 @@ def _has_other_reason(look: Look) -> bool:
     """Whether something else than a limiter keeps the rate constant, or may do so."""
     if figures.may_be_asked_for(look) or stated_window(look) is not None:
         return True
-    return _has_late_loss(look) or _is_without_queue(look)
-
-
-def _has_late_loss(look: Look) -> bool:
-    return figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
+    is_lossy = figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
+    return is_lossy or _is_without_queue(look)
 
 
 def _cap_not_exceeded(look: Look) -> Optional[float]:
@@ -236,7 +222,7 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
             single_fact("retransmits", look.retransmits),
         ),
         "compare it with the rate that was ordered, or that the cloud allows this guest",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -252,7 +238,7 @@ def _long_queue(look: Look) -> Optional[Hit]:
         "a shaper",
         (look.rate_fact, single_fact("cwnd", look.cwnd)),
         ORDERED,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -304,8 +290,8 @@ def path_capacity(look: Look) -> Optional[Hit]:
             (look.rate_fact,),
             ORDERED,
             fixed=look.rate,
-            severity=None if look.evidence.expect else INFO,
-            confidence=HIGH if slowest else MEDIUM,
+            severity=None if look.evidence.expect else "info",
+            confidence="high" if slowest else "medium",
         )
     return _queued_capacity(look) if is_queued(look) else None
 
@@ -315,10 +301,11 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
     limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else figures.STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
         return _standing_queue_hit(look)
-    # Packets may wait for a full CPU as well, though it makes no rate so even.
-    share, confidence = (BESIDE_CPU_SHARE, LOW) if look.is_full else (1.0, HIGH)
-    if is_noisy(look):
-        confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
+    share = 1.0
+    confidence: Confidence = "medium" if is_noisy(look) else "high"
+    if look.is_full:
+        # Packets may wait for a full CPU as well, though it makes no rate so even.
+        share, confidence = BESIDE_CPU_SHARE, "low"
     return Hit(
         share * look.known_network_share,
         f"the rate stays within {amounts.bound(look.spread)} of "
@@ -344,7 +331,7 @@ def _standing_queue_hit(look: Look) -> Optional[Hit]:
         "that this is about its capacity",
         (look.queueing_fact, look.loss_fact),
         ORDERED,
-        confidence=LOW if look.is_full else MEDIUM,
+        confidence="low" if look.is_full else "medium",
         fixed=look.rate,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit, Session
+from neuca_tools.selftest.conditions.base import Hit, Session, Severity
 from neuca_tools.selftest.conditions.capacity import path_capacity, path_rate
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, BOTH_WAYS, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -31,10 +31,10 @@ def per_flow(session: Session) -> Optional[Hit]:
         "limited, by its window, or by a policer or a hash over links on the path",
         (Fact("one and many streams, bit/s", single.rate, many.rate),),
         "raise tcp_rmem and tcp_wmem on both hosts; compare a few source ports",
-        confidence=MEDIUM,
+        confidence="medium",
         fixed=many.rate,
         direction="forward",
-        severity=INFO if carries_expected(single) else None,
+        severity="info" if carries_expected(single) else None,
     )
 
 
@@ -57,14 +57,14 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
         "compare ip route get, ethtool -k and sysctls of both hosts",
-        confidence=MEDIUM,
+        confidence="medium",
         severity=_severity_of_slower(slower),
     )
 
 
-def _severity_of_slower(look: Optional[Look]) -> Optional[str]:
+def _severity_of_slower(look: Optional[Look]) -> Optional[Severity]:
     """Information if it is chance: this direction had the expected rate for a moment, too."""
-    return INFO if look is not None and carries_expected(look) else None
+    return "info" if look is not None and carries_expected(look) else None
 
 
 def _totals_differ(session: Session) -> bool:
@@ -87,19 +87,20 @@ def worse_direction(session: Session) -> Optional[str]:
 
 def slow_together(session: Session) -> Optional[Hit]:
     both, rates = session.named(BIDIRECTIONAL), _rates_alone(session)
-    if both is None or both.phase.run is None or both.is_full or rates is None:
+    if both is None or both.is_full or rates is None:
         return None
-    alone, flows = sum(rates), both.phase.run.flows
+    alone, flows = sum(rates), both.run.flows
     together = sum(flow.rate or 0.0 for flow in flows)
     if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None
+    command = f"ethtool {session.evidence.local.planned or ''}".strip()
     return Hit(
         0.5 * (1 - together / alone),
         f"both directions at once carry {amounts.rate(together)}, {_alone_clause(session, rates)}: "
         "half duplex, one shaper for both, or delayed acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        f"compare the duplex setting of both hosts ({_ethtool_command(session)}); fq on both hosts",
-        confidence=MEDIUM,
+        f"compare the duplex setting of both hosts ({command}); fq on both hosts",
+        confidence="medium",
     )
 
 
@@ -107,10 +108,6 @@ def _alone_clause(session: Session, rates: tuple[float, float]) -> str:
     if session.named("tcp", "reverse") is None:
         return f"one direction alone {amounts.rate(rates[0])}"
     return f"one after the other {amounts.rate(sum(rates))} in total"
-
-
-def _ethtool_command(session: Session) -> str:
-    return f"ethtool {session.evidence.local.planned or ''}".strip()
 
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:

@@ -9,7 +9,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import Confidence, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, has_passed, is_mostly_idle
 from neuca_tools.selftest.conditions.udp import larger_datagrams, receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
@@ -47,7 +47,7 @@ RELIEVE = {
 
 def limited_by_cpu(look: Look) -> Optional[Hit]:
     """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
-    if look.phase.sender or look.phase.receiver:
+    if look.is_sampled:
         return _full_cpu(look) or receiver_too_slow(look)
     return receiver_too_slow(look) or _busy_process(look) or _slow_sender(look) or _fast_core(look)
 
@@ -70,12 +70,12 @@ def _busy_process(look: Look) -> Optional[Hit]:
         (single_fact(f"CPU of iperf on the {end}", round(min(share, 1), 3)),),
         f"more streams (-P) with iperf3 3.16 or later, {larger}and offloads (ethtool -k)",
         end,
-        confidence=HIGH,
+        confidence="high",
     )
     if share >= FULL_CPU:
         return hit
     text = f"{hit.text}; interrupts and softirqs take the rest"
-    return hit._replace(share=0.85, text=text, confidence=MEDIUM)
+    return hit._replace(share=0.85, text=text, confidence="medium")
 
 
 def _busiest_process(look: Look) -> tuple[float, str]:
@@ -114,7 +114,7 @@ def _slow_sender(look: Look) -> Optional[Hit]:
         ),
         "check its CPUs during a test (mpstat -P ALL 1); offloads (ethtool -k); more streams",
         "sender",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -195,7 +195,7 @@ def _fast_core(look: Look) -> Optional[Hit]:
         (look.rate_fact,),
         "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -215,7 +215,7 @@ def _one_thread_hit(look: Look) -> Hit:
         (look.rate_fact, single_fact("streams", look.streams)),
         "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
         "tool",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -243,10 +243,11 @@ def _full_cpu(look: Look) -> Optional[Hit]:
         )
     if not load.is_full or not is_unbounded(look):
         return None
-    full, suspect, confidence = load.full or 0, "", HIGH
+    full, suspect = load.full or 0, ""
+    confidence: Confidence = "high"
     if load.dominant_use == "user":
         # iperf3 itself hardly computes.
-        suspect, confidence = "; another program may be running there", MEDIUM
+        suspect, confidence = "; another program may be running there", "medium"
     return Hit(
         full * look.known_network_share,
         f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
@@ -288,7 +289,7 @@ def _waits_for_cpu(look: Look, end: str, load: Load) -> Optional[Hit]:
         ),
         "stop them, give them a lower priority (renice), or test on another CPU",
         end,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -300,8 +301,8 @@ def _note_on_load(end: str, load: Load, what: str, fact: Fact) -> Hit:
         "to be sure",
         (fact, single_fact("CPU of iperf", load.own)),
         end=end,
-        confidence=LOW,
-        severity=INFO,
+        confidence="low",
+        severity="info",
     )
 
 

@@ -10,15 +10,7 @@ from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    LOW,
-    MEDIUM,
-    Hit,
-    Session,
-    of_all_directions,
-    single_fact,
-)
+from neuca_tools.selftest.conditions.base import Hit, Session, of_all_directions, single_fact
 from neuca_tools.selftest.conditions.figures import STEADY_SPREAD, cap_above
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
@@ -130,10 +122,10 @@ def _random_in(slowest: Look, session: Session) -> Optional[Hit]:
     if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN_LOSS:
             return hit
-        return hit._replace(confidence=LOW)
+        return hit._replace(confidence="low")
     # No counter of a host was read: a busy host loses a few datagrams, too.
     is_sure = lost_datagrams(slowest) >= SURE_LOSSES or loss >= CLEAR_LOSS
-    return hit._replace(confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
+    return hit._replace(confidence="medium") if is_sure and is_gentle(slowest) else None
 
 
 def lost_while_idle(session: Session) -> bool:
@@ -158,7 +150,7 @@ def _random_while_idle(session: Session) -> Optional[Hit]:
         "as well: not a queue or a policer, but a bad cable, optic, duplex setting or radio link",
         (Fact("probes that were answered", idle.count, (idle.count or 0) - (idle.lost or 0)),),
         _look_for_errors(session),
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -184,7 +176,7 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     if any(map(_is_clean, faster)):
         return None
     hit = _random_loss_hit(count.share, count.rate, tcp.phase.direction, session)
-    return hit._replace(confidence=MEDIUM)
+    return hit._replace(confidence="medium")
 
 
 def _look_for_errors(session: Session) -> str:
@@ -207,25 +199,22 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Dat
     Those whose losses the hosts themselves counted are left out.
     """
     same_way = [look for look in session.looks if is_same_way(look, tcp)]
-    slow_or_clean = (
-        look
+    counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
+    counts += [
+        DatagramCount(
+            lost_datagrams(look),
+            expected_datagrams(look.flow),
+            (losses_by_interval(look),),
+            offered_rate(look),
+        )
         for look in filterfalse(_is_counted, same_way)
         if offered_rate(look) <= rate or look.known_loss < loss
-    )
-    counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
-    counts += map(_count_of_test, slow_or_clean)
+    ]
     return DatagramCount(
         sum(count.lost for count in counts),
         sum(count.sent for count in counts),
         tuple(chain.from_iterable(count.losses for count in counts)),
         max((count.rate for count in counts), default=0.0),
-    )
-
-
-def _count_of_test(udp: Look) -> DatagramCount:
-    losses = (losses_by_interval(udp),)
-    return DatagramCount(
-        lost_datagrams(udp), expected_datagrams(udp.flow), losses, offered_rate(udp)
     )
 
 
@@ -263,11 +252,8 @@ def rarely_lost_datagrams(tcp: Look, session: Session) -> Optional[DatagramCount
 
 def _is_only_bursts(tcp: Look, session: Session) -> bool:
     """Whether TCP loses only in bursts, neither in a full queue nor among too many streams."""
-    return (
-        rarely_lost_datagrams(tcp, session) is not None
-        and not overflows(tcp)
-        and not is_crowded(tcp)
-    )
+    is_rare = rarely_lost_datagrams(tcp, session) is not None
+    return is_rare and not overflows(tcp) and not is_crowded(tcp)
 
 
 def _is_random(slowest: Look, session: Session) -> bool:
@@ -354,8 +340,8 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         "limits the rate, and drops the rest",
         (single_fact("received, bit/s", round(arrived)), look.loss_fact),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
-        confidence=MEDIUM,
-        severity=FAULT,  # even if as much arrived as is enough of what was offered
+        confidence="medium",
+        severity="fault",  # even if as much arrived as is enough of what was offered
     )
 
 
@@ -393,6 +379,6 @@ def _slow_path(look: Look) -> Optional[Hit]:
         (single_fact("received, bit/s", round(look.known_rate)), look.loss_fact),
         "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
         "it is loss at any rate (cable, radio)",
-        confidence=MEDIUM,
-        severity=FAULT,  # even if as much arrived as is enough of what was offered
+        confidence="medium",
+        severity="fault",  # even if as much arrived as is enough of what was offered
     )

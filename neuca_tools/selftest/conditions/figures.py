@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
@@ -37,12 +36,10 @@ PACED_SPREAD = 0.004  # the same, and of a round rate: iperf's text has three di
 FULL_LINK_SPREAD = 0.04  # the same of a full link, of which iperf counts whole blocks
 MIN_INTERVALS = 5  # intervals, below which the size of a block does not excuse that they differ
 QUEUE_GROWTH = 2  # times the first window: what grows more waits in a queue
-MANY_BLOCKS, BLOCKS_APART = 6, 2.1  # in an interval at least; by which two may differ
-# Blocks: in all intervals, where each has few; from a constant rate; what rounding to 0.01 MBytes
-# may add to a whole number of them, or take away.
+# Blocks: in all intervals at least; from a constant rate; what rounding to 0.01 MBytes may add to a
+# whole number of them, or take away.
 ENOUGH_BLOCKS, MAX_DRIFT, ROUNDED = 8, 1.5, 0.05
 VERY_STEADY_SPREAD = 0.01  # coefficient of variation of the rate
-_LIMIT = re.compile("-b|--bandwidth|--bitrate")
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
 RECEIVE_BUFFER = 6 * 2**20
@@ -162,24 +159,15 @@ def is_constant(look: Look, limit: float = STEADY_SPREAD) -> bool:
 
 
 def _is_within_blocks(look: Look) -> bool:
-    """Whether the intervals differ by no more than what iperf's counting of blocks explains."""
-    sizes = [each.bytes or 0.0 for each in look.steady]
-    if len(sizes) < MIN_INTERVALS or look.run.is_local_network:
-        return False
-    if min(sizes) >= MANY_BLOCKS * BLOCK:
-        return max(sizes) - min(sizes) <= BLOCKS_APART * BLOCK
-    return _are_due_blocks([size / BLOCK for size in sizes])
-
-
-def _are_due_blocks(counts: Sequence[float]) -> bool:
-    """Whether these are few whole blocks, each written when it was due at a constant rate.
+    """Whether the intervals have whole blocks, each written when it was due at a constant rate.
 
     What is random drifts from that rate by more of them.
     """
-    if sum(counts) < ENOUGH_BLOCKS or not _are_whole(counts):
+    counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
+    if len(counts) < MIN_INTERVALS or look.run.is_local_network or not _are_whole(counts):
         return False
     drift = [sum(counts[:at]) - at * mean(counts) for at in range(len(counts) + 1)]
-    return max(drift) - min(drift) <= MAX_DRIFT
+    return sum(counts) >= ENOUGH_BLOCKS and max(drift) - min(drift) <= MAX_DRIFT
 
 
 def _are_whole(counts: Sequence[float]) -> bool:
@@ -213,23 +201,18 @@ def is_paced(look: Look) -> bool:
 
 
 def may_be_asked_for(look: Look) -> bool:
-    """Whether these are few whole blocks: as many as -b with a round rate sends, but for one."""
-    if _is_without_limit(look.run):
-        return False
+    """Whether these are whole blocks: as many as -b with a round rate sends, but for one.
+
+    A client's command says whether it has -b.
+    """
     counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
-    if not look.known_rate or sum(counts) >= MANY_BLOCKS * len(counts) or not _are_whole(counts):
+    is_known = not {"-c", "--client"}.isdisjoint((look.run.options or "").split())
+    if is_known or not look.known_rate or not _are_whole(counts):
         return False
     decade = 10.0 ** math.floor(math.log10(look.known_rate))
     seconds = sum(each.seconds for each in look.steady)
     missing = (abs(look.known_rate - digit * decade) * seconds / 8 for digit in CAP_DIGITS)
     return min(missing) <= BLOCK
-
-
-def _is_without_limit(test: run.Run) -> bool:
-    """Whether the client's command is known, and has no -b."""
-    words = (test.options or "").split()
-    is_of_client = not {"-c", "--client"}.isdisjoint(words)
-    return is_of_client and not any(map(_LIMIT.match, words))
 
 
 def _follows_loss(look: Look) -> bool:

@@ -12,7 +12,6 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.base import (
-    MEDIUM,
     TUNNELS,
     Hit,
     Session,
@@ -158,7 +157,7 @@ def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
         f"neuca-selftest --numa {node}, or run the program with numactl --cpunodebind={node} "
         f"--membind={node}",
         end,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -239,8 +238,8 @@ NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 
 def _buffers_not_applied(look: Look) -> Optional[Hit]:
     """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
-    run = look.phase.run
-    if run is None or not run.buffer:
+    run = look.run
+    if not run.buffer:
         return None
     buffers = (
         ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, thresholds
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
+from neuca_tools.selftest.conditions.base import ORDERED, Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.figures import NOTABLE_LOSS, loss_explains, round_rate
 from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
@@ -108,7 +108,7 @@ def _overflow_hit(look: Look, losses: Sequence[Loss], rate: float) -> Hit:
             single_fact("times at which packets were lost", len(losses)),
         ),
         advice,
-        confidence=LOW if look.is_full else MEDIUM,
+        confidence="low" if look.is_full else "medium",
         fixed=rate,
     )
 
@@ -142,13 +142,10 @@ def _of_a_pair(look: Look) -> float:
 
 def observed_losses(look: Look) -> list[Loss]:
     """Each time at which something was lost, with what was sent again after it."""
-    shortest = look.shortest_rtt
-    return list(_losses_in_trace(look, shortest)) if shortest else []
-
-
-def _losses_in_trace(look: Look, shortest: float) -> Iterator[Loss]:
-    trace, ended = look.phase.sender_trace, 0.0
-    counts = trace.points("retransmits")
+    shortest, trace = look.shortest_rtt or 0.0, look.phase.sender_trace
+    counts = trace.points("retransmits") if shortest else []
+    losses: list[Loss] = []
+    ended = 0.0
     for began, count in counts:
         if not count or began < ended:
             continue
@@ -157,7 +154,9 @@ def _losses_in_trace(look: Look, shortest: float) -> Iterator[Loss]:
         if not rtt:
             continue
         ended = began + RECOVERY_ROUND_TRIPS * rtt
-        yield Loss(began, in_flight, rtt, sum(n for time, n in counts if began <= time <= ended))
+        lost = sum(count for time, count in counts if began <= time <= ended)
+        losses.append(Loss(began, in_flight, rtt, lost))
+    return losses
 
 
 def _highest_value(
@@ -183,7 +182,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         "nothing of the hosts limits it: this is the capacity of the path",
         (look.rate_fact, look.loss_fact),
         ORDERED,
-        confidence=MEDIUM,
+        confidence="medium",
         fixed=look.rate,
     )
 
@@ -199,7 +198,7 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
         f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
         (look.rate_fact, single_fact("bytes_retrans / bytes_sent, at first", lost)),
         "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -223,10 +222,8 @@ def _lost_shares(look: Look) -> Iterator[float]:
     """The share that was sent again of what was sent between each two samples."""
     sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
     for pair in zip(sockets, sockets[1:]):
-        lost, sent = (
-            growth_over_samples(pair, "bytes_retrans"),
-            growth_over_samples(pair, "bytes_sent"),
-        )
+        lost = growth_over_samples(pair, "bytes_retrans")
+        sent = growth_over_samples(pair, "bytes_sent")
         if lost is not None and sent:
             yield lost / sent
 
@@ -252,7 +249,6 @@ def _smaller_spread(look: Look) -> Optional[float]:
 
 
 def _is_held_back(look: Look) -> bool:
-    """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
     if max(receiver, sender) >= application.PACED_LIMITED:
         return True
@@ -304,13 +300,12 @@ def _weighed_hit(look: Look, hit: Hit) -> Hit:
     """What the loss is worth where the path carries enough, or a CPU is full as well."""
     # The path carries what is expected, and loses only what a full queue has to drop.
     if (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look):
-        return hit._replace(confidence=LOW, severity=INFO)
+        return hit._replace(confidence="low", severity="info")
     if not look.is_full:
         return hit
     # A host that does not keep up loses packets too, and may not even end the test.
-    is_unfinished = bool(look.phase.run and look.phase.run.error)
-    severity = INFO if is_unfinished else None
-    return hit._replace(share=BESIDE_CPU_SHARE * hit.share, confidence=LOW, severity=severity)
+    severity: Optional[Severity] = "info" if look.run.error else None
+    return hit._replace(share=BESIDE_CPU_SHARE * hit.share, confidence="low", severity=severity)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
@@ -329,7 +324,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
             single_fact("Mathis limit, bit/s", ceiling),
         ),
         FIND_LOSS,
-        confidence=MEDIUM if look.network_share is None else HIGH,
+        confidence="medium" if look.network_share is None else "high",
     )
 
 
@@ -350,7 +345,7 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
             single_fact("cwnd", look.cwnd),
         ),
         FIND_LOSS,
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 

@@ -9,9 +9,6 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
-    HIGH,
-    INFO,
-    MEDIUM,
     TUNNELS,
     Hit,
     Session,
@@ -71,7 +68,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         f"nothing has to be done; an MTU of {path_mtu} for the route (mtu in ip-route(8)), or one "
         "MTU along the whole path, saves the discovery",
         end,
-        severity=INFO,
+        severity="info",
         title="smaller path MTU",
     )
 
@@ -197,7 +194,7 @@ def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> 
         "encapsulation without offload",
         (Fact("overlay / underlay, bit/s", under, over), *facts[:3]),
         "; ".join(filter(None, (turned, "jumbo frames below the overlay"))),
-        confidence=HIGH if off else MEDIUM,
+        confidence="high" if off else "medium",
         fixed=under,
     )
 
@@ -247,7 +244,7 @@ def _stalled_hit(look: Look) -> Optional[Hit]:
         (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
         f"{_report_large_packets(version)}; ping -M do -s {USUAL_MTU - HEADERS[version]} tells",
         "sender",
-        confidence=MEDIUM,
+        confidence="medium",
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
 
@@ -293,7 +290,7 @@ def black_hole(session: Session) -> Optional[Hit]:
     if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
         return first_hit(map(_stalled_hit, session.looks))
     hit = _black_hole_hit(session, stuck)
-    return hit if unreported else hit._replace(confidence=MEDIUM)
+    return hit if unreported else hit._replace(confidence="medium")
 
 
 def _black_hole_hit(session: Session, stuck: Optional[Look]) -> Hit:

@@ -9,15 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, datagrams, figures, queues, thresholds, udp
-from neuca_tools.selftest.conditions.base import (
-    HIGH,
-    LOW,
-    MEDIUM,
-    Hit,
-    Session,
-    of_all_directions,
-    single_fact,
-)
+from neuca_tools.selftest.conditions.base import Hit, Session, of_all_directions, single_fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.overflow import (
     is_held_by_its_window,
@@ -57,7 +49,7 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
         ),
         "find the loss-free rate with UDP (iperf3 -u -b, twice as much each time), then ask for a "
         "shaper, or pace below it (--fq-rate)",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -167,17 +159,15 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     near = figures.round_rate(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
-    share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
-    if thresholds.is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None):
-        confidence = LOW
+    is_noisy = thresholds.is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None)
     return Hit(
-        share * tcp.known_network_share,
+        (0.95 if tcp.phase.sender else 0.5) * tcp.known_network_share,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few packets, or "
         "random loss; a UDP ladder can tell them apart",
         (tcp.loss_fact, tcp.queueing_fact),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",
-        confidence=confidence,
+        confidence="medium" if tcp.phase.sender and not is_noisy else "low",
     )
 
 
@@ -206,7 +196,7 @@ def _policed_at_first(tcp: Look) -> Optional[Hit]:
         ),
         "pacing (fq) avoids the bursts; BBR or CUBIC and a longer test (--time 60) make less of "
         "such a loss",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -239,7 +229,7 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
         ),
         "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
         "pacing (fq) avoids the bursts",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -262,7 +252,7 @@ def _plateau_hit(clean: list[Look], lossy: list[Look], ladder: list[Look]) -> Op
         ),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
-        confidence=HIGH if not lossy[0].is_unsampled else MEDIUM,
+        confidence="high" if not lossy[0].is_unsampled else "medium",
     )
 
 
@@ -272,9 +262,7 @@ def _offered_or_received(look: Look) -> float:
 
 
 def _has_no_queue(look: Look) -> bool:
-    """Whether the round trip stays at its minimum; where it is not known, by the window."""
-    if not look.queueing or not look.phase.sender:
-        return not look.windows.flat and bool(look.retransmits)
+    """Whether the round trip stays at its minimum, as far as it is known."""
     if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.

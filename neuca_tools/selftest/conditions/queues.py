@@ -12,7 +12,7 @@ from typing import Optional
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ceiling
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import Hit, single_fact
 from neuca_tools.selftest.conditions.figures import HEAVY_LOSS, late_loss
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
@@ -128,7 +128,7 @@ def backlog_drops(look: Look) -> Optional[Hit]:
 def queue_drops_or_delay(look: Look) -> Optional[Hit]:
     """A queue drops packets, or delays them: what costs more."""
     hits = list(filter(None, (qdisc_drops(look), deep_queue(look))))
-    return max(hits, key=lambda hit: (hit.severity != INFO, hit.share), default=None)
+    return max(hits, key=lambda hit: (hit.severity != "info", hit.share), default=None)
 
 
 def qdisc_drops(look: Look) -> Optional[Hit]:
@@ -166,14 +166,14 @@ def deep_queue(look: Look) -> Optional[Hit]:
     )
     if look.is_full:
         # Packets may wait for that CPU as well.
-        return hit._replace(confidence=LOW, severity=INFO)
+        return hit._replace(confidence="low", severity="info")
     if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
-        hit = hit._replace(confidence=MEDIUM)
+        hit = hit._replace(confidence="medium")
     if added >= DEEP_SECONDS and not _is_far_too_slow(look):
         return hit
     # A full path has a queue: it is not what makes the path slow.
-    return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY_SHARE))
+    return hit._replace(severity="limit", share=min(hit.share, SECONDARY_SHARE))
 
 
 def _loses_throughout(look: Look) -> bool:

@@ -8,16 +8,7 @@ import re
 from typing import Optional
 
 from neuca_tools.model.printable import counted
-from neuca_tools.selftest.conditions.base import (
-    HIGH,
-    LOW,
-    MEDIUM,
-    Hit,
-    Session,
-    first_hit,
-    known_facts,
-    single_fact,
-)
+from neuca_tools.selftest.conditions.base import Hit, Session, first_hit, known_facts, single_fact
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
 from neuca_tools.selftest.conditions.messages import error_text, is_refused, unusable_arguments
 from neuca_tools.selftest.conditions.udp import expected_datagrams
@@ -197,7 +188,7 @@ def closed_port(session: Session) -> Optional[Hit]:
             (single_fact("iperf3", said),),
             "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
             "peer",
-            confidence=MEDIUM,
+            confidence="medium",
         )
     if is_refused(session):
         return Hit(
@@ -241,12 +232,11 @@ def _rejected_by_firewall(session: Session) -> Hit:
         "open the port on the peer (firewall-cmd --list-all; nft list ruleset); ping tells whether "
         "it is there",
         "receiver",
-        confidence=HIGH if is_there else MEDIUM,
+        confidence="high" if is_there else "medium",
     )
 
 
 def _no_response(session: Session, said: str) -> Optional[Hit]:
-    """A connection that nothing answers."""
     reach = session.evidence.reach
     if reach.tcp != "timeout" and not TIMED_OUT.search(said):
         return None
@@ -254,21 +244,21 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
         return None
     if reach.ping is False and reach.macs:
         return _no_way_back(session)
-    but, pinged, confidence = "", None, MEDIUM
-    if reach.ping:
-        but, pinged, confidence = "ping gets responses, but ", single_fact("ping", "answered"), HIGH
+    but = "ping gets responses, but " if reach.ping else ""
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
-        (single_fact("connect", "timeout"), pinged),
+        (
+            single_fact("connect", "timeout"),
+            single_fact("ping", "answered" if reach.ping else None),
+        ),
         "open the port on the peer (nft list ruleset; iptables -S)",
         "receiver",
-        confidence=confidence,
+        confidence="high" if reach.ping else "medium",
     )
 
 
 def _not_connected(session: Session, said: str) -> Optional[Hit]:
-    """iperf3 has no control connection, and does not say why."""
     if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said) or unusable_arguments(session):
         return None
     if session.evidence.reach.neighbour in ("failed", "incomplete"):
@@ -280,12 +270,11 @@ def _not_connected(session: Session, said: str) -> Optional[Hit]:
         (single_fact("iperf3", said),),
         f"{_start_server(session)}; open that port for TCP; getent hosts shows what a name means",
         "peer",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
 def _no_way_back(session: Session) -> Hit:
-    """The peer responds to ARP, and to nothing else."""
     return Hit(
         0.95,
         "the peer responds to ARP, but neither to ping nor to a connection: it has no way back "
@@ -297,7 +286,7 @@ def _no_way_back(session: Session) -> Hit:
         ),
         f"ip route get {session.other_end('peer')}; ip address; nft list ruleset",
         "peer",
-        confidence=MEDIUM,
+        confidence="medium",
     )
 
 
@@ -340,7 +329,7 @@ def _no_answer(said: str, session: Session) -> Hit:
         (single_fact("iperf", said),),
         "check whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
-        confidence=MEDIUM if is_slow else LOW,
+        confidence="medium" if is_slow else "low",
     )
 
 

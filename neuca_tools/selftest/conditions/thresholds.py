@@ -30,8 +30,7 @@ EXCEEDED_RATIO = 1.5
 
 def has_passed(look: Look) -> Optional[bool]:
     """Whether the rate is close enough to the expected one; None if either is not known."""
-    run = look.phase.run
-    if run is not None and run.error:
+    if look.run.error:
         return False
     if look.phase.search or look.rate is None or look.is_unanswered:
         return None
@@ -89,10 +88,9 @@ def _expected_rate(look: Look) -> tuple[float, Optional[float]]:
 
 def _mean_of_directions(look: Look) -> float:
     """bit/s: where both directions send at once, it is chance which of them gets more (see D28)."""
-    if look.phase.name != BIDIRECTIONAL or look.phase.run is None:
-        return look.known_rate
-    rates = [flow.rate for flow in look.phase.run.flows if flow.rate]
-    return mean(rates) if len(rates) > 1 else look.known_rate
+    rates = [flow.rate for flow in look.run.flows if flow.rate]
+    is_shared = look.phase.name == BIDIRECTIONAL and len(rates) > 1
+    return mean(rates) if is_shared else look.known_rate
 
 
 # --- Queues ---------------------------------------------------------------------------------------
@@ -178,11 +176,9 @@ def is_crowded(look: Look) -> bool:
     None of them can send less, and with fewer than four in flight a loss ends in a timeout
     (RFC 5681, section 3.2, needs three acknowledgements after it).
     """
-    streams = (look.phase.run and look.phase.run.streams) or 1
-    if streams < 2 or not look.rate or not look.shortest_rtt:
+    if look.streams < 2 or not look.rate or not look.shortest_rtt:
         return False
-    share = look.rate * look.shortest_rtt / 8 / streams
-    return share < FEW_PACKETS * look.mss
+    return look.rate * look.shortest_rtt / 8 / look.streams < FEW_PACKETS * look.mss
 
 
 def is_mostly_idle(look: Look) -> bool:

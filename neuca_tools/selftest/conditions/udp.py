@@ -9,16 +9,7 @@ from typing import Optional, Union
 
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    HIGH,
-    INFO,
-    LIMIT,
-    LOW,
-    MEDIUM,
-    Hit,
-    single_fact,
-    smallest_mtu,
-)
+from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look, growth_of_fact
@@ -110,8 +101,8 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         (dropped, look.loss_fact),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence=LOW if is_busy else HIGH,
-        severity=INFO if is_busy else None,
+        confidence="low" if is_busy else "high",
+        severity="info" if is_busy else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
@@ -148,7 +139,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
+        confidence="medium" if _frames_offered(look) >= MANY_PER_SECOND else "low",
         severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
@@ -161,13 +152,13 @@ def _is_less_than_missing(look: Look) -> bool:
     return look.known_loss > HOPELESS_LOSS
 
 
-def _severity_of_moment(look: Look) -> Optional[str]:
+def _severity_of_moment(look: Look) -> Optional[Severity]:
     """Information if so little was lost, and not all the time: a host was busy for a moment."""
     losses = losses_by_interval(look)
     is_lasting = len(losses) >= LASTING_INTERVALS and all(losses)
     if is_lasting or look.known_loss >= SLIGHT_LOSS or has_passed(look) is False:
         return None
-    return INFO
+    return "info"
 
 
 def is_one_of_several(look: Look) -> bool:
@@ -229,8 +220,8 @@ def _fragments_clause(look: Look) -> str:
 
 def datagram_size(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
-    if look.phase.run and look.phase.run.datagram:
-        return look.phase.run.datagram
+    if look.run.datagram:
+        return look.run.datagram
     flow = look.flow
     if flow.sent.datagrams:
         return round((flow.sent.bytes or 0) / flow.sent.datagrams)
@@ -283,7 +274,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
         "until nothing is lost",
         "receiver",
-        confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
+        confidence="medium" if _frames_offered(look) >= MANY_PER_SECOND else "low",
         title="receiver does not keep up with UDP",
     )
 
@@ -323,9 +314,9 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.target))),
         f"{larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
         "sender",
-        confidence=HIGH if not look.is_unsampled else MEDIUM,
+        confidence="high" if not look.is_unsampled else "medium",
         # More than arrives is enough, whatever was asked for.
-        severity=INFO if is_enough or look.target >= UNLIMITED_RATE else LIMIT,
+        severity="info" if is_enough or look.target >= UNLIMITED_RATE else "limit",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu
-from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import Hit, single_fact
 from neuca_tools.selftest.conditions.figures import (
     filled_link_speed,
     is_as_requested,
@@ -90,7 +90,7 @@ def stated_window(look: Look) -> Optional[Hit]:
         ),
         "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
         "both",
-        confidence=MEDIUM,
+        confidence="medium",
         title=BUFFERS,
     )
 
@@ -172,7 +172,7 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
         ),
         f"raise the maximum of {settings} to twice the wanted rate times the round trip",
         end,
-        confidence=MEDIUM,
+        confidence="medium",
         title=BUFFERS,
     )
 
@@ -305,7 +305,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
         f"end{doubt}",
         _window_facts(look),
         end="both",
-        confidence=MEDIUM,
+        confidence="medium",
         fixed=room * 4 / rtt,
         sysctls={application.RMEM: f"4096 131072 {room}", application.WMEM: f"4096 16384 {room}"},
         title=BUFFERS,

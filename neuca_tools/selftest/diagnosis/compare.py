@@ -27,7 +27,6 @@ Key = tuple[str, str, float]
 # What a reboot must not change, and what may change if the agent applied another request.
 IDENTITY = ("name", "mac")
 REQUESTED = ("addresses", "mtu")
-ON_OFF = {True: "on", False: "off"}
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,8 @@ def _link_changes(where: str, old: Link, new: Link, strict: bool) -> Iterator[Ch
         before, after = getattr(old, name), getattr(new, name)
         yield from _changes_of_value(where, f"{old.name} {name}", before, after, name in must_stay)
     offloads = (
-        {name: ON_OFF[link.offloads[name]] for name in link.offloads} for link in (old, new)
+        {name: "on" if is_on else "off" for name, is_on in link.offloads.items()}
+        for link in (old, new)
     )
     yield from _changes_of_values(where, f"{old.name} ", *offloads)
 

@@ -10,18 +10,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
 from neuca_tools.selftest.conditions import table
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    HIGH,
-    INFO,
-    LIMIT,
-    LOW,
-    MEDIUM,
-    Cause,
-    Hit,
-    Session,
-    known_facts,
-)
+from neuca_tools.selftest.conditions.base import Cause, Hit, Session, Severity, known_facts
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
 from neuca_tools.selftest.conditions.thresholds import has_passed
@@ -102,7 +91,7 @@ class Diagnosis(NamedTuple):
     @property
     def limit(self) -> Optional[Finding]:
         """The most important limit or fault."""
-        return next((finding for finding in self.findings if finding.severity != INFO), None)
+        return next((finding for finding in self.findings if finding.severity != "info"), None)
 
     @property
     def cause(self) -> Optional[Finding]:
@@ -112,7 +101,7 @@ class Diagnosis(NamedTuple):
             ids = table.NOT_AS_PLANNED
         elif self.words == FAULTY and not self.failures:
             ids = self._faults
-        faults = (each for each in self.findings if each.severity == FAULT and each.id in ids)
+        faults = (each for each in self.findings if each.severity == "fault" and each.id in ids)
         return next(faults, self.limit)
 
     @property
@@ -145,7 +134,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def _faults(self) -> frozenset[str]:
-        return frozenset(finding.id for finding in self.findings if finding.severity == FAULT)
+        return frozenset(finding.id for finding in self.findings if finding.severity == "fault")
 
     def _applies(self, outcome: Outcome) -> bool:
         if not self._faults & outcome.conditions:
@@ -209,12 +198,12 @@ def _of_phases(
             yield replace(finding, phase=look.phase.name, direction=way)
 
 
-def _severity_in_phase(hit: Hit, severity: str, look: Look, result: PhaseResult) -> str:
+def _severity_in_phase(hit: Hit, severity: Severity, look: Look, result: PhaseResult) -> Severity:
     """Information if the phase passed: every path has a limit and drops a few packets."""
-    if look.phase.search or (severity == LIMIT and result.passed):
-        return INFO
-    if severity == FAULT and _is_negligible(hit, look, result):
-        return INFO
+    if look.phase.search or (severity == "limit" and result.passed):
+        return "info"
+    if severity == "fault" and _is_negligible(hit, look, result):
+        return "info"
     return severity
 
 
@@ -232,8 +221,8 @@ def _of_the_session(
     is_disturbed = any(look.is_disturbed for look in session.looks)
     for cause, hit in hits_of_session(session):
         severity = hit.severity or cause.severity
-        if severity == LIMIT and all_passed:
-            severity = INFO
+        if severity == "limit" and all_passed:
+            severity = "info"
         if is_disturbed and cause.id in MEASURED:
             hit = _less_confident(hit)
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
@@ -244,11 +233,11 @@ def _of_the_session(
 
 def _less_confident(hit: Hit) -> Hit:
     """What was measured while other programs kept a CPU busy."""
-    return hit._replace(confidence=MEDIUM) if hit.confidence == HIGH else hit
+    return hit._replace(confidence="medium") if hit.confidence == "high" else hit
 
 
 def _finding_of_hit(
-    cause: Cause, severity: str, hit: Hit, look: Optional[Look], capacities: Sequence[Capacity]
+    cause: Cause, severity: Severity, hit: Hit, look: Optional[Look], capacities: Sequence[Capacity]
 ) -> Finding:
     finding = Finding(
         id=cause.id,
@@ -263,15 +252,14 @@ def _finding_of_hit(
         advice=advice_for(hit, look),
         sysctls=hit.sysctls,
     )
-    if look is None or severity == INFO or hit.confidence == LOW:
+    if look is None or severity == "info" or hit.confidence == "low":
         return finding
     predicted, following = next_after(cause.id, hit, look, capacities)
     return replace(finding, predicted=predicted, next_limit=following)
 
 
 def result_of_phase(look: Look) -> PhaseResult:
-    rate, passed = look.flow.rate, has_passed(look)
-    error = look.phase.run.error if look.phase.run else None
+    rate, error, passed = look.flow.rate, look.run.error, has_passed(look)
     return PhaseResult(
         name=look.phase.name,
         direction=look.phase.direction,

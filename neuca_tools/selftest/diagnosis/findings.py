@@ -11,7 +11,6 @@ from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
@@ -27,7 +26,7 @@ from neuca_tools.selftest.evidence.run import known_rates, send_buffer
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLING_SHARE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 BOTH = "both"
-LIMITS = frozenset(cause.id for cause in CAUSES if cause.severity == LIMIT)
+LIMITS = frozenset(cause.id for cause in CAUSES if cause.severity == "limit")
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Finding:
     @property
     def is_possible(self) -> bool:
         """Whether it is a guess: it explains nothing, and decides nothing."""
-        return self.severity != INFO and self.confidence == LOW
+        return self.severity != "info" and self.confidence == "low"
 
 
 def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iterator[Finding]:
@@ -73,7 +72,7 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
     for finding in findings:
         is_kept = worse and _is_of_one_direction(finding)
         key = (finding.id, finding.title, finding.direction if is_kept else None)
-        if finding.severity != INFO:
+        if finding.severity != "info":
             ways.setdefault(key[:2], set()).add(finding.direction)
         best[key] = max(best.get(key, finding), finding, key=_weight_in_phase)
     kept = {key[:2] for key in best if key[2] is not None}
@@ -86,7 +85,7 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
 
 def _is_of_one_direction(finding: Finding) -> bool:
     """Whether it limits a direction that was tested alone."""
-    return finding.phase == ALONE and finding.severity != INFO
+    return finding.phase == ALONE and finding.severity != "info"
 
 
 def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
@@ -96,7 +95,7 @@ def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
 
 
 def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
-    return finding.severity != INFO, not finding.is_possible, finding.share
+    return finding.severity != "info", not finding.is_possible, finding.share
 
 
 def rank_findings(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
@@ -112,7 +111,9 @@ def rank_findings(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Fi
 
 def _is_certain(finding: Finding) -> bool:
     """Whether a finding is certain and large enough to be the cause of another."""
-    return finding.severity != INFO and not finding.is_possible and finding.share >= TRIFLING_SHARE
+    return (
+        finding.severity != "info" and not finding.is_possible and finding.share >= TRIFLING_SHARE
+    )
 
 
 def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
@@ -120,7 +121,7 @@ def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
     names = {other.id for other in there} | {other.title for other in there}
     if not is_explained((finding.id, finding.title), finding.phase, names):
         return finding
-    return replace(finding, severity=INFO, predicted=None, next_limit=None)
+    return replace(finding, severity="info", predicted=None, next_limit=None)
 
 
 def _is_same_way(finding: Finding, other: Finding) -> bool:
@@ -134,8 +135,8 @@ def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool,
 
     Information comes last, and limits last of it, because every path has one.
     """
-    is_information = finding.severity == INFO
-    weight = finding.share + (FAULT_FIRST if finding.severity == FAULT else 0.0)
+    is_information = finding.severity == "info"
+    weight = finding.share + (FAULT_FIRST if finding.severity == "fault" else 0.0)
     is_of_one = worse is not None and finding.phase in (ALONE, PARALLEL)
     is_of_better = is_of_one and finding.direction not in (worse, BOTH)
     is_limit = is_information and finding.id in LIMITS
@@ -144,12 +145,12 @@ def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool,
 
 def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
     """With the test that tells this finding from those that may be meant instead."""
-    if finding.severity == INFO or finding.is_possible:
+    if finding.severity == "info" or finding.is_possible:
         return finding
     tests = (
         tell_apart(finding.id, other.id)
         for other in findings
-        if other.severity != INFO and _is_same_way(finding, other)
+        if other.severity != "info" and _is_same_way(finding, other)
     )
     return replace(finding, tell=next(filter(None, tests), None))
 
@@ -183,7 +184,7 @@ def failures(
     evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
 ) -> tuple[str, ...]:
     """In words, each once."""
-    known = {finding.id for finding in findings if finding.severity != INFO}
+    known = {finding.id for finding in findings if finding.severity != "info"}
     steps = (
         f"{step.name}: {step.text}"
         for step in evidence.steps
@@ -227,7 +228,7 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
     return any(
-        finding.severity != INFO and finding.direction in (None, BOTH, direction)
+        finding.severity != "info" and finding.direction in (None, BOTH, direction)
         for finding in findings
     )
 

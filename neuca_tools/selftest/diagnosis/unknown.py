@@ -9,7 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import table
-from neuca_tools.selftest.conditions.base import FAULT, INFO, Session
+from neuca_tools.selftest.conditions.base import Session
 from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.thresholds import (
     BIDIRECTIONAL,
@@ -46,15 +46,13 @@ def why_inconclusive(
         return cut
     if not findings and not _is_measured(evidence, looks):
         return "nothing was measured"
-    stolen = (each.text for each in findings if (each.id, each.severity) == ("D10", FAULT))
+    stolen = (each.text for each in findings if (each.id, each.severity) == ("D10", "fault"))
     return next(stolen, None)
 
 
 def _cut_short(look: Look) -> Optional[str]:
     """Why a run did not last as long as it should have; None if it did."""
-    run = look.phase.run
-    if run is None:
-        return None
+    run = look.run
     if run.error:
         return f"iperf did not finish: {run.error}"
     if not run.duration:
@@ -77,7 +75,7 @@ def why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[s
             f"TCP was to send {amounts.rate(held.target or 0.0)} at most (--rate, -b), which does "
             "not show the rate that is expected"
         )
-    if any(finding.severity != INFO for finding in findings):
+    if any(finding.severity != "info" for finding in findings):
         return None
     return _without_finding(session)
 

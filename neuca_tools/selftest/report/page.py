@@ -16,7 +16,6 @@ from neuca_tools.model.printable import escape_markup as escape
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS
-from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.compare import with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
@@ -140,7 +139,7 @@ def _finding_section(finding: Finding) -> Iterator[str]:
     title = f"<h2>{tag} {escape(finding.title)} <small>{escape(finding.id)}</small></h2>"
     yield f'<section class="finding {escape(finding.severity)}">{title}'
     yield f"<p>{escape(finding.text)}.</p>"
-    if finding.severity != INFO:
+    if finding.severity != "info":
         meter = f'<span class=meter><span style="width:{finding.share:.0%}"></span></span>'
         explains = escape(share_words(finding) + way_words(finding))
         yield f"<p class=share>{meter} explains {explains}</p>"

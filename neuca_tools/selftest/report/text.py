@@ -19,7 +19,6 @@ from neuca_tools.model.printable import (
 )
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
-from neuca_tools.selftest.conditions.base import HIGH, INFO
 from neuca_tools.selftest.conditions.table import ALONE
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
@@ -109,7 +108,7 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     """The first limit; the others too, but only by name unless the report is `verbose`."""
-    limits = [finding for finding in diagnosis.findings if finding.severity != INFO]
+    limits = [finding for finding in diagnosis.findings if finding.severity != "info"]
     for finding in limits[:1]:
         yield from _finding_lines(finding, FIRST_LABELS, verbose)
     if verbose:
@@ -196,7 +195,7 @@ def share_words(finding: Finding) -> str:
     It is an estimate: almost all of it is all.
     """
     explains = amounts.percent(1 if finding.share >= ALL else finding.share)
-    if finding.confidence == HIGH:
+    if finding.confidence == "high":
         return explains
     return f"{explains}, {finding.confidence} confidence"
 

@@ -17,7 +17,6 @@ from typing import Any, Optional
 
 from neuca_tools.errors import NeucaError, UsageError
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
@@ -194,7 +193,7 @@ def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> 
 def _diagnosis_texts(diagnosis: Diagnosis) -> Iterator[str]:
     """The findings, the most important first; why there is no explanation, if there is none."""
     for finding in diagnosis.findings:
-        if finding.severity != INFO:
+        if finding.severity != "info":
             yield f"{finding.title}: {finding.text}"[:MAX_TEXT]
     if diagnosis.unknown:
         yield diagnosis.unknown[:MAX_TEXT]
