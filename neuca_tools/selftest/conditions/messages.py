@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.base import MEDIUM, Hit, Session, single_fact
+from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
@@ -123,7 +123,7 @@ def other_program(session: Session) -> Optional[Hit]:
             (single_fact("iperf3", said),),
             "check the port (-p), and what listens there (ss -ltnp)",
             "peer",
-            confidence=MEDIUM,
+            confidence="medium",
         )
     if not OTHER_PROGRAM.search(said):
         return None

@@ -262,7 +262,9 @@ def _offered_or_received(look: Look) -> float:
 
 
 def _has_no_queue(look: Look) -> bool:
-    """Whether the round trip stays at its minimum, as far as it is known."""
+    """Whether the round trip stays at its minimum; where it is not known, by the window."""
+    if not look.queueing or not look.phase.sender:
+        return not look.windows.flat and bool(look.retransmits)
     if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.

@@ -292,13 +292,13 @@ def _no_way_back(session: Session) -> Hit:
 
 def _udp_blocked(session: Session) -> Optional[Hit]:
     """No datagram gets through while TCP does: that of the helper, or iperf3's own connection."""
-    count, confidence = session.evidence.idle.count, HIGH
+    count, is_sure = session.evidence.idle.count, is_udp_blocked(session.evidence)
     what = "to the helper got a response, while TCP works: a firewall drops UDP"
-    if not is_udp_blocked(session.evidence):
+    if not is_sure:
         tests = [look.flow for look in session.looks if look.protocol == "udp"]
         if not tests or not all(flow.is_lost for flow in tests):
             return None
-        count, confidence = sum(map(expected_datagrams, tests)), MEDIUM
+        count = sum(map(expected_datagrams, tests))
         what = "arrived, while TCP works: a firewall drops UDP, or the fragments of datagrams"
     return Hit(
         0.95,
@@ -306,7 +306,7 @@ def _udp_blocked(session: Session) -> Optional[Hit]:
         (Fact("datagrams that got through", count, 0),),
         "open the port for UDP too (nft list ruleset; iptables -S; security groups)",
         "both",
-        confidence=confidence,
+        confidence="high" if is_sure else "medium",
     )
 
 
