@@ -191,10 +191,7 @@ def _write_marks(
     from neuca_tools.plan.operation import of_kind
     from neuca_tools.plan.operations import WriteFile
 
-    with (
-        locked(config.pass_lock, config.command_timeout),
-        open_host(config, intake) as host,
-    ):
+    with locked(config.pass_lock, config.command_timeout), open_host(config, intake) as host:
         decision = host.decide(record)
         roles = decision.resolution.roles
         configured = config.ignored_macs | {request.key.mac for request in config.links}

@@ -34,10 +34,7 @@ def file_places(config: Config) -> Places:
 
 
 def observe_host(
-    interest: Interest,
-    netlink: Netlink,
-    managers: Managers,
-    config: Config,
+    interest: Interest, netlink: Netlink, managers: Managers, config: Config
 ) -> Observation:
     """Read all that is of interest. Raises ObserveError."""
     world = replace(netlink.look(interest.hosts), age=hostid.boot_age())

@@ -39,12 +39,7 @@ from neuca_tools.plan.operations import (
     WriteFile,
     WriteSysctl,
 )
-from neuca_tools.plan.route_operations import (
-    AddRule,
-    DeleteRoute,
-    DeleteRule,
-    ReplaceRoute,
-)
+from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.store import NO_ROOM
 
@@ -234,9 +229,7 @@ def with_other_settings(link: Link, observed: Link) -> Link:
     """
     device = {name: value for name, value in observed.device.items() if not is_of_place(name)}
     return replace(
-        link,
-        sysctls={**observed.sysctls, **link.sysctls},
-        device={**device, **link.device},
+        link, sysctls={**observed.sysctls, **link.sysctls}, device={**device, **link.device}
     )
 
 

@@ -10,12 +10,7 @@ from functools import partial
 from typing import Any
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.change import (
-    plan_undo,
-    release_nic,
-    revert_settings,
-    undo_release,
-)
+from neuca_tools.agent.change import plan_undo, release_nic, revert_settings, undo_release
 from neuca_tools.apply.host import open_host, survey_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.apply import begin_change, make_pass

@@ -166,10 +166,7 @@ _OPTIONS: dict[str, Keywords] = {
         type=seconds_up_to(LONGEST_WAIT, low=0),
     ),
     "prometheus": value(
-        "FILE",
-        "print metrics for the node exporter, or write them to FILE",
-        nargs="?",
-        const="-",
+        "FILE", "print metrics for the node exporter, or write them to FILE", nargs="?", const="-"
     ),
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be done, but change nothing"),

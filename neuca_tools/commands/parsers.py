@@ -23,9 +23,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **keywords)
 
     def parse_known_args(  # type: ignore[override]
-        self,
-        args: Optional[Sequence[str]] = None,
-        namespace: Optional[argparse.Namespace] = None,
+        self, args: Optional[Sequence[str]] = None, namespace: Optional[argparse.Namespace] = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Reject unknown arguments here, so that the usage is that of the subcommand."""
         parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())

@@ -14,23 +14,11 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.backends import hostid
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.neuca.ini import redact_text
-from neuca_tools.errors import (
-    ApplyError,
-    DocumentError,
-    IncompleteError,
-    RecordError,
-    SourceError,
-)
+from neuca_tools.errors import ApplyError, DocumentError, IncompleteError, RecordError, SourceError
 from neuca_tools.model import Document, machine
 from neuca_tools.model.machine import Machine, MetadataService
 from neuca_tools.model.rows import StoredDocument
-from neuca_tools.sources import (
-    Answer,
-    Session,
-    SourceSpec,
-    Surroundings,
-    ask_sources,
-)
+from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, ask_sources
 from neuca_tools.sources import detected_cloud as cloud
 from neuca_tools.sources.base import DEFAULT_SURROUNDINGS
 from neuca_tools.state.records import (
