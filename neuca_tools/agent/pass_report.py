@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import journal_fields, log_result
@@ -17,7 +16,7 @@ from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.plan.link_operations import MarkLink
-from neuca_tools.plan.operation import Operation, of_kind
+from neuca_tools.plan.operation import Operation, Plan, Scope, of_kind
 from neuca_tools.plan.operations import ReloadManager, StartClient, WriteFile, WriteSysctl
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
@@ -32,14 +31,12 @@ MAX_REMOVED = 1000  # lines that status keeps until the next boot
 class Pass(Purpose):
     """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs."""
 
-    scope: Optional[Collection[str]] = None
+    scope: Scope = None
 
-    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+    def operations(self, decision: Decision) -> Plan:
         return decision.plan(self.scope)
 
-    def remember(
-        self, decision: Decision, result: Result, postponed: Sequence[Operation]
-    ) -> Record:
+    def remember(self, decision: Decision, result: Result, postponed: Plan) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, observed, world = decision.resolution, decision.observed, decision.world
         record = updates.remember_nics(super().remember(decision, result, postponed), resolution)

@@ -38,7 +38,7 @@ from neuca_tools.model import (
 from neuca_tools.model.ports import is_guid, short_guid
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.model.topology import METADATA_HOSTS, key_of
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Plan, Scope
 from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.choice import Choice
@@ -176,15 +176,13 @@ class Difference:
     rename_while_up: bool
 
     @cached_property
-    def whole_plan(self) -> tuple[Operation, ...]:
+    def whole_plan(self) -> Plan:
         # A pass needs it twice: for what there is to do, and for what the status shows as left.
         return self.plan_for(None)
 
-    def plan_for(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
-        renames_while_up = self.rename_while_up
-        return plan_operations(
-            self.observed, self.desired, self.owned, scope=scope, rename_while_up=renames_while_up
-        )
+    def plan_for(self, scope: Scope) -> Plan:
+        states, renames_while_up = (self.observed, self.desired), self.rename_while_up
+        return plan_operations(*states, self.owned, scope=scope, rename_while_up=renames_while_up)
 
 
 class Decision(NamedTuple):
@@ -203,7 +201,7 @@ class Decision(NamedTuple):
     def desired(self) -> NetworkState:
         return self.difference.desired
 
-    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
+    def plan(self, scope: Scope = None) -> Plan:
         """The operations that lead to the desired state; with `scope` those on these NICs only."""
         return self.difference.whole_plan if scope is None else self.difference.plan_for(scope)
 
@@ -322,9 +320,8 @@ def _duplicate_problems(
     if not world.duplicate_addresses:
         return
     for key in sorted(desired.links.keys() & observed.links.keys()):
-        index = observed.links[key].index
         for address in desired.links[key].addresses:
-            if (index, address) in world.duplicate_addresses:
+            if (observed.links[key].index, address) in world.duplicate_addresses:
                 text = f"address {address}: not in use, because another host has it (dadfailed)"
                 yield Problem("contested", text, key)
 

@@ -123,11 +123,10 @@ class GuardedWriter:
     def write_files(self, files: Mapping[str, Optional[bytes]]) -> None:
         """Write files. NetworkManager ignores profiles that others can read."""
         contents = {Path(path): content for path, content in files.items()}
-        secret = {
-            path: contents.pop(path) for path in [*contents] if path.suffix == ".nmconnection"
-        }
+        secret = [path for path in contents if path.suffix == ".nmconnection"]
+        secrets = {path: contents.pop(path) for path in secret}
         write_files(contents)
-        write_files(secret, 0o600)
+        write_files(secrets, 0o600)
 
     def start_client(self, label: str, request: str) -> None:
         if json.loads(request)["index"] not in self._allowed:
@@ -157,13 +156,7 @@ class _Progress:
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update(
-            [
-                operation.failing_domains
-                for operation in operations
-                if len(operation.failing_domains) > 1
-            ]
-        )
+        self._shared.update([operation.failing_domains for operation in operations])
 
     def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -188,8 +181,7 @@ class _Progress:
             Failure(operation, cause if isinstance(operation, WriteFile) else error.text, number)
             for operation in operations
         )
-        is_setting = all(isinstance(operation, SetDevice) for operation in operations)
-        if is_setting and number in DECLINES:  # which is carried out alone
+        if of_kind(operations, SetDevice) and number in DECLINES:  # which is carried out alone
             self.declined += failures
             return
         self.failures += failures
@@ -259,9 +251,8 @@ def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
     if files:
         writer.write_files({file.path: file.content for file in files})
     elif unmanaged:
-        writer.managers.unmanage(
-            unmanaged[0].manager, [operation.on.name for operation in unmanaged]
-        )
+        names = [operation.on.name for operation in unmanaged]
+        writer.managers.unmanage(unmanaged[0].manager, names)
     elif attributes:
         values = {operation.setting: operation.after for operation in attributes}
         writer.links.set_attributes(writer.index(attributes[0].on), values)

@@ -17,6 +17,8 @@ from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
 
 Value = Union[str, int, None]
+Scope = Optional[Collection[str]]
+"""What may change: handles of operations (`Operation.handles`); None for everything."""
 
 
 class Phase(IntEnum):
@@ -218,6 +220,7 @@ class Operation:
         }
 
 
+Plan = tuple[Operation, ...]
 OfKind = TypeVar("OfKind", bound=Operation)
 
 

@@ -86,9 +86,7 @@ class SetState(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        if self.up:
-            return "down", "up"
-        return "up", "down"
+        return ("down", "up") if self.up else ("up", "down")
 
     def run(self, writer: Writer) -> None:
         writer.links.set_up(writer.index(self.on), self.up)
@@ -230,9 +228,7 @@ class WriteFile(Operation):
 
     @property
     def text(self) -> str:
-        if self.content is None:
-            return f'remove "{self.path}"'
-        return f'write "{self.path}"'
+        return f'{"remove" if self.content is None else "write"} "{self.path}"'
 
     def run(self, writer: Writer) -> None:
         writer.write_files({self.path: self.content})

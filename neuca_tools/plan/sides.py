@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
@@ -14,7 +14,7 @@ from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import kernel_defaults
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import Address, Link, LinkKey, NetworkState, OwnedObjects, Virtual
-from neuca_tools.plan.operation import Target
+from neuca_tools.plan.operation import Scope, Target
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,8 @@ class Sides:
         The kernel takes it down for a bond, and restores its MTU; for a VRF it takes it down and up
         (vrf.c).
         """
-        return kind in {
-            master.kind for master in (self.master_left(key), self.master_joined(key)) if master
-        }
+        masters = self.master_left(key), self.master_joined(key)
+        return any(master.kind == kind for master in masters if master)
 
     def master_left(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is taken out of, if any.
@@ -233,10 +232,8 @@ class Sides:
         return key in self.deleted or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
-        states = (
-            side.links[key].state for side in (self.desired, self.observed) if key in side.links
-        )
-        return next((state for state in states if state in ("up", "down")), "down") == "up"
+        links = self.wanted(key), self.observed.links.get(key, _no_link(key))
+        return next((link.state for link in links if link.state in ("up", "down")), "down") == "up"
 
     def is_taken_down(self, key: LinkKey) -> bool:
         """Whether a link that is up is requested to be down."""
@@ -245,12 +242,9 @@ class Sides:
 
 def unrouted_addresses(current: Link, wanted: Link) -> tuple[Address, ...]:
     """The requested addresses that are present without the route to their network."""
-    bare = {
-        address for address in current.bare if address.network.prefixlen < address.max_prefixlen
-    }
-    return tuple(
-        address for address in wanted.addresses if address in bare and address not in wanted.bare
-    )
+    unrouted = {*current.bare} - {*wanted.bare}
+    kept = (address for address in wanted.addresses if address in unrouted)
+    return tuple(address for address in kept if address.network.prefixlen < address.max_prefixlen)
 
 
 def _mtu_over_ports(mtus: Iterable[Optional[int]]) -> int:
@@ -300,16 +294,12 @@ def _names_of(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
-def _is_in(scope: Optional[Collection[str]], key: LinkKey) -> bool:
+def _is_in(scope: Scope, key: LinkKey) -> bool:
     return scope is None or key.mac in scope or str(key) in scope
 
 
 def sides_after_renames(
-    observed: NetworkState,
-    desired: NetworkState,
-    owned: OwnedObjects,
-    scope: Optional[Collection[str]],
-    live: bool,
+    observed: NetworkState, desired: NetworkState, owned: OwnedObjects, scope: Scope, live: bool
 ) -> Sides:
     """The two sides with their renames; `live`: the kernel renames devices that are up."""
     deleted = _links_to_delete(observed, desired, owned)

@@ -71,9 +71,7 @@ class Intake(NamedTuple):
     @property
     def sha256(self) -> str:
         """The digest of a document that a source has confirmed; empty if it is stale."""
-        if self.stored is None or self.stale:
-            return ""
-        return self.stored.sha256
+        return "" if self.stored is None or self.stale else self.stored.sha256
 
     @property
     def is_confirmed(self) -> bool:
@@ -111,9 +109,7 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
 
     Raises DocumentError.
     """
-    document = parsed or Document()
-    if stored.text and parsed is None:
-        document = parse(stored.text)
+    document = parsed or (parse(stored.text) if stored.text else Document())
     if not stored.platform:
         return document
     from neuca_tools.documents.platform import combined
@@ -279,14 +275,10 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
         missing.append("no NEuca document")
     if platform is None and before.platform:
         missing.append("no network document")
-    stored = _document_to_save(
-        answer.source, text or before.text, platform or before.platform, before
-    )
-    parsed = None
-    if text == stored.text:
-        parsed = usable.parsed
+    kept = text or before.text, platform or before.platform
+    stored = _document_to_save(answer.source, *kept, before)
     try:
-        document = _open_document(stored, parsed)
+        document = _open_document(stored, usable.parsed if text == stored.text else None)
     except DocumentError as error:
         return Intake(refused=error.text, session=answer.session)
     reason = f"{answer.source} now has {' and '.join(missing)}" if missing else ""

@@ -263,14 +263,11 @@ def _read_incarnation(text: str) -> Optional[Incarnation]:
     numbers = [index, *chain.from_iterable(pairs)]
     if not boot_id or not all(map(str.isdecimal, numbers)):
         raise ValueError(f"{text!r} is not an incarnation")
-    return Incarnation(
-        boot_id, int(index), tuple([(int(vlan_id), int(at)) for vlan_id, at in pairs])
-    )
+    on_it = [(int(vlan_id), int(at)) for vlan_id, at in pairs]
+    return Incarnation(boot_id, int(index), tuple(on_it))
 
 
 class _Journal(NamedTuple):
-    """The links before a pass, and the boot of it."""
-
     boot_id: str
     links: tuple[Link, ...]
 
@@ -335,10 +332,7 @@ def _link_json(link: Link) -> dict[str, Any]:
     if link.master:
         plain["master"] = str(link.master)
     if link.virtual:
-        lower, parent = list(map(str, link.virtual.members)), link.virtual.parent
-        plain["virtual"] = {
-            **link.virtual._asdict(),
-            "members": lower,
-            "parent": parent and str(parent),
-        }
+        members, parent = list(map(str, link.virtual.members)), link.virtual.parent
+        links = {"members": members, "parent": parent and str(parent)}
+        plain["virtual"] = {**link.virtual._asdict(), **links}
     return plain

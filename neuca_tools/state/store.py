@@ -259,10 +259,8 @@ def parse_state(path: Path, content: bytes) -> dict[str, Any]:
     if type(version) is not int or version != VERSION:
         raise unusable_file(path, f"it is not of version {VERSION}")
     data: dict[str, Any] = loaded
-    stored_checksum = data.pop(CHECKSUM, None)
-    if stored_checksum is not None and stored_checksum != _checksum_of(
-        path.name, _json_members(data)
-    ):
+    checksum = data.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _checksum_of(path.name, _json_members(data)):
         raise unusable_file(path, "its checksum does not match its content")
     return data
 

@@ -30,6 +30,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
+from neuca_tools.plan.operation import Scope
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
     has_same_links,
@@ -118,9 +119,7 @@ def _lasting_role(
         return ""
     if roles.by_mac[mac] == "management" and mac not in roles.choice.by_document_only:
         return "management"
-    if mac in dataplane:
-        return "dataplane"
-    return ""
+    return "dataplane" if mac in dataplane else ""
 
 
 def forget_restored(
@@ -281,15 +280,14 @@ def record_applied(
     resolution: Resolution,
     world: World,
     *,
-    scope: Optional[Collection[str]],
+    scope: Scope,
     failed: Collection[str],
     retry: tuple[str, ...] = (),
 ) -> Record:
     """Record which request is in force on each NIC of this pass that did not fail.
 
-    `scope` holds what the pass was about: MACs, keys of VLANs and handles of settings; None
-    is everything. `failed` has "" if the part that belongs to no NIC failed. `retry` holds the
-    handles of settings to set again; those that the pass has left out stay so.
+    `scope` is what the pass was about. `failed` has "" if the part that belongs to no NIC failed.
+    `retry` holds the handles of settings to set again; those that the pass has left out stay so.
     """
     nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
@@ -301,24 +299,20 @@ def record_applied(
             continue
         elif _is_in(scope, mac, nic, digest) and _is_decided(nic, digest, resolution):
             nics[mac] = _with_request(nic, digest, present.get(mac))
-        elif _has_vlan_in(scope, mac):
+        elif any(name.startswith(f"{mac}.") for name in scope or ()):  # a VLAN on it
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *_left_out(record, scope)})))
+    left_out = {setting for setting in record.retry if not _is_about(scope, setting)}
+    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *left_out})))
     if "" in failed or not _is_about(scope, ""):
         return record
     return record._replace(applied=resolution.digests.get("", ""))
 
 
-def _is_about(scope: Optional[Collection[str]], part: str) -> bool:
+def _is_about(scope: Scope, part: str) -> bool:
     return scope is None or part in scope
 
 
-def _left_out(record: Record, scope: Optional[Collection[str]]) -> set[str]:
-    """The settings to set again that the pass was not about."""
-    return {setting for setting in record.retry if not _is_about(scope, setting)}
-
-
-def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
+def _is_in(scope: Scope, mac: str, nic: NicRecord, digest: str) -> bool:
     """Whether the pass was about all in which the NIC's request differs from the one in force."""
     if _is_about(scope, mac):
         return True
@@ -335,9 +329,8 @@ def _is_withheld(mac: str, resolution: Resolution) -> bool:
         return False
     if key.virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
         return True
-    return any(
-        (problem.code, problem.link) == ("contested", key) for problem in resolution.problems
-    )
+    contested = (problem.link for problem in resolution.problems if problem.code == "contested")
+    return key in contested
 
 
 def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
@@ -353,10 +346,6 @@ def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -
     if (nic.applied, nic.incarnation) == (digest, incarnation):
         return nic
     return nic._replace(applied=digest, incarnation=incarnation)
-
-
-def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
-    return any(name.startswith(f"{mac}.") for name in scope or ())
 
 
 def forget_nics(record: Record, macs: Iterable[str]) -> Record:
