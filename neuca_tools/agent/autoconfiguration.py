@@ -74,11 +74,8 @@ class State:
             network = prefix.network
             if prefix.on_link and _has_room(self._networks, network):
                 self._networks[network] = now + prefix.valid
-            if (
-                prefix.autonomous
-                and network.prefixlen == 64
-                and _has_room(self._addresses, network)
-            ):
+            is_for_addresses = prefix.autonomous and network.prefixlen == 64
+            if is_for_addresses and _has_room(self._addresses, network):
                 left = self._addresses.get(network, _Lifetime(now, now)).until - now
                 valid = max(prefix.valid, min(left, SHORTEST_VALID_SECONDS))
                 self._addresses[network] = _Lifetime(now + valid, now + prefix.preferred)
@@ -145,9 +142,8 @@ def run_listener(path: Path, request: Mapping[str, Any]) -> NoReturn:
     """Listen for as long as the link is there. Raises ApplyError."""
     interface, index = str(request["interface"]), int(request["index"])
     place = path.with_suffix(dhcplease.LEASE)
-    state = State(
-        dhcplease.addresses_of_lease(dhcplease.read_lease(place)), time.monotonic(), time.time()
-    )
+    earlier = dhcplease.addresses_of_lease(dhcplease.read_lease(place))
+    state = State(earlier, time.monotonic(), time.time())
     with as_apply_error(f'listen on "{interface}"'), Listener(interface, index) as listener:
         _follow_routers(listener, state, lambda: _set_on_link(state, path, request))
 

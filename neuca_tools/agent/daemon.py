@@ -187,7 +187,11 @@ class Daemon:
         if worker is None:
             return
         self._end_child()
-        result = worker.result() or self._result_without_report()
+        result = worker.result()
+        if result is None:
+            log.error("the pass ended without a report")
+            failed = JobResult(failed={WHOLE_PASS: 0})
+            result = failed._replace(sha256=self._job.sha256, session=self._job.session)
         self._restore_directories()
         self._remember(result)
         self._discard_events(result.new_links)
@@ -197,11 +201,6 @@ class Daemon:
         self._say_ready(result.text)
         if result.text:
             systemd.notify(f"STATUS={result.text}")
-
-    def _result_without_report(self) -> JobResult:
-        """That of a child that has failed, and is reaped."""
-        log.error("the pass ended without a report")
-        return JobResult(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
 
     def _restore_directories(self) -> None:
         """Create a directory again that was removed, as only systemd can in the unit's sandbox.

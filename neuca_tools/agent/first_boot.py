@@ -145,9 +145,8 @@ def _copy(paths: Sequence[Path], place: Path) -> None:
     """
     contents = {path: observed_content(path) for path in paths}
     there = names_in(place)
-    if observed_content(place / records.MACHINE) != observed_content(
-        place.parent / records.MACHINE
-    ):
+    earlier, own = (observed_content(each / records.MACHINE) for each in (place, place.parent))
+    if earlier != own:
         write_files({place / name: None for name in there})
         there = []
     missing = {

@@ -207,17 +207,9 @@ class _Archive:
 
         Raises ApplyError, OSError.
         """
+        shell = ("sh", "-c", MOUNT_AND_RUN, "sh")
         with subprocess.Popen(
-            [
-                "unshare",
-                "--mount",
-                "--propagation=private",
-                "sh",
-                "-c",
-                MOUNT_AND_RUN,
-                "sh",
-                *words,
-            ],
+            ["unshare", "--mount", "--propagation=private", *shell, *words],
             env=programs.ENVIRONMENT,
             cwd="/",
             stdin=subprocess.DEVNULL,

@@ -83,9 +83,8 @@ def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.rolled_back.done:
-        log.warning(
-            "rolled back: %s", operation.text, extra=journal_fields(messages.UNDONE, operation)
-        )
+        fields = journal_fields(messages.UNDONE, operation)
+        log.warning("rolled back: %s", operation.text, extra=fields)
     for failure in outcome.rolled_back.reported_failures:
         log.error("could not be rolled back: %s", failure.text)
 

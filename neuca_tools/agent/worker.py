@@ -143,9 +143,8 @@ class Worker:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
         part = self._socket.recv(65536)
         self._received += part
-        return (
-            not part or self._received.endswith(REPORT_END) or len(self._received) > LARGEST_REPORT
-        )
+        is_whole = self._received.endswith(REPORT_END)
+        return not part or is_whole or len(self._received) > LARGEST_REPORT
 
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.

@@ -278,9 +278,10 @@ def decide_pass(
     observation: Observation, document: Optional[Document], policies: Policies, record: Record
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
-    world = observation.world
+    world, inputs = observation
     record = changes.forget_stale(record, world)
-    settings = _tuned_settings(observation, policies, record)
+    tuning = judge_profiles(policies.choice, inputs.profiles, inputs.facts, record, inputs.missing)
+    settings = policies.settings._replace(tuning=tuning)
     resolution = resolve_state(document, settings, world, record)
     record = updates.remember_tables(record, resolution)
     marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
@@ -324,10 +325,3 @@ def _duplicate_problems(
             if (observed.links[key].index, address) in world.duplicate_addresses:
                 text = f"address {address}: not in use, because another host has it (dadfailed)"
                 yield Problem("contested", text, key)
-
-
-def _tuned_settings(observation: Observation, policies: Policies, record: Record) -> Settings:
-    """The settings, with what the profiles mean on this host."""
-    inputs = observation.tuning
-    tuning = judge_profiles(policies.choice, inputs.profiles, inputs.facts, record, inputs.missing)
-    return policies.settings._replace(tuning=tuning)

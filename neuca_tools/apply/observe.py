@@ -83,7 +83,9 @@ def _observed_devices(
     relevant |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
     relevant |= {key.nic for key in relevant}
     relevant.update(filter(None, map(link_of_label, world.own_clients.requests)))
-    used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
+    ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
+    used = {index for route in ours for index in route.indexes}
+    used |= {everything[key].lower for key in relevant & everything.keys()}
     masters = {device.index for device in resolution.roles.made.devices.values()}
     return {
         key: device
@@ -125,12 +127,6 @@ def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Dev
 def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The values with these names, as far as they are known."""
     return {name: values[name] for name in names if name in values}
-
-
-def _routed_devices(world: World) -> set[int]:
-    """The output devices of our routes."""
-    ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
-    return {index for route in ours for index in route.indexes}
 
 
 def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
@@ -226,9 +222,8 @@ def _link_sysctls(name: str, templates: Iterable[str], world: World) -> dict[str
     Without IPv6, as below an MTU of 1280, it will have the `accept_ra` of a new link.
     """
     paths = {template: template.replace(OWN, name) for template in templates}
-    values = {
-        template: world.sysctls[path] for template, path in paths.items() if path in world.sysctls
-    }
+    known = world.sysctls
+    values = {template: known[path] for template, path in paths.items() if path in known}
     if ACCEPT_RA in paths and world.accept_ra is not None:
         values.setdefault(ACCEPT_RA, world.accept_ra)
     return values
@@ -274,14 +269,8 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
     for route in (*world.routes, *world.other_routes):
         if route.is_ours and all(index in keys for index in route.indexes):
             others = tuple((keys[index], via) for index, via in route.others)
-            yield Hop(
-                route.to,
-                keys[route.index],
-                route.via,
-                route.metric,
-                traits=route.traits,
-                others=others,
-            )
+            link = keys[route.index]
+            yield Hop(route.to, link, route.via, route.metric, traits=route.traits, others=others)
 
 
 def _observed_rules(
@@ -291,9 +280,7 @@ def _observed_rules(
 
     Those for the addresses of a device that has become protected stay, as its addresses do.
     """
-    ours = [
-        route_rule.rule for route_rule in world.rules if route_rule.is_ours and route_rule.plain
-    ]
+    ours = [seen.rule for seen in world.rules if seen.is_ours and seen.plain]
     if not ours:
         return {}
     present = {*keys.values()}
