@@ -142,9 +142,9 @@ LONGEST_TRIAL = 3600  # seconds
 LONGEST_WAIT = 86400  # seconds
 
 
-def _choice_of(*words: str) -> Keywords:
-    """An argument that is one of these words."""
-    return {"choices": words, "metavar": f"{{{','.join(words)}}}"}
+def _choice_of(text: str, *words: str) -> Keywords:
+    """An argument that is one of these words, with its help text."""
+    return {"choices": words, "metavar": f"{{{','.join(words)}}}", "help": text}
 
 
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack, ec2 or others, see neuca(1)"
@@ -186,13 +186,10 @@ _OPTIONS: dict[str, Keywords] = {
     "undo": flag("manage a released NIC again"),
 }
 _POSITIONALS: dict[str, Keywords] = {
-    "stage": {**_choice_of("document", "desired", "observed"), "help": "what to show"},
-    "action": {**_choice_of("audit", "plan", "apply", "revert"), "help": _TUNE},
+    "stage": _choice_of("what to show", "document", "desired", "observed"),
+    "action": _choice_of(_TUNE, "audit", "plan", "apply", "revert"),
     "link": value("MAC-or-name", "the interface"),
-    "verb": {
-        **_choice_of("capture"),
-        "help": "copy the root file system, without what clean removes",
-    },
+    "verb": _choice_of("copy the root file system, without what clean removes", "capture"),
     "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),

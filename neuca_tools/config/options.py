@@ -102,9 +102,7 @@ def _host_sysctls(text: str) -> frozenset[str]:
     """Keys of host-wide sysctls that documents may set, without those that change interfaces."""
     keys = frozenset(map(values.sysctl_key, split_list(text)))
     for key in sorted(keys):
-        reason = key_reason(key)
-        if OWN in key:
-            reason = f"{OWN} does not belong in it"
+        reason = f"{OWN} does not belong in it" if OWN in key else key_reason(key)
         if reason:
             raise UnusableError(f'"{values.clip(key)}": {reason}')
     return keys

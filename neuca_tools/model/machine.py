@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional, Union
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A UUID of all zeros or all ones is not set (SMBIOS 3.7, 7.2.1).
-_NOT_SET = frozenset("0f")
+_NOT_SET = {*"0-"}, {*"f-"}
 # The format is that of machine-id(5).
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -59,9 +59,8 @@ class Outlet(NamedTuple):
 
     def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
         """Whether the interface has a route to this address."""
-        return any(
-            address.version == network.version and address in network for network in self.networks
-        )
+        networks = (network for network in self.networks if network.version == address.version)
+        return any(address in network for network in networks)
 
 
 class Machine(NamedTuple):
@@ -85,13 +84,11 @@ class Machine(NamedTuple):
 def known_machine(machine_id: str, uuid: str) -> Machine:
     """The machine by /etc/machine-id and the UUID of the firmware, as far as they are valid."""
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
-    machine = Machine()
-    if _MACHINE_ID.fullmatch(own):
-        machine = machine._replace(machine_id=_salted_digest(own))
-    unset = any(set(hardware) == {digit, "-"} for digit in _NOT_SET)
-    if _UUID.fullmatch(hardware) and not unset:
-        machine = machine._replace(uuid=_salted_digest(hardware))
-    return machine
+    is_set = _UUID.fullmatch(hardware) and {*hardware} not in _NOT_SET
+    return Machine(
+        _salted_digest(own) if _MACHINE_ID.fullmatch(own) else "",
+        _salted_digest(hardware) if is_set else "",
+    )
 
 
 def _salted_digest(text: str) -> str:

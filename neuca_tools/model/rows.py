@@ -111,9 +111,7 @@ class Fault(NamedTuple):
     @property
     def text(self) -> str:
         """The fault in one line: `line 12: [routes] "KEY" = "VALUE": REASON`."""
-        place = self.file
-        if self.line and not place:
-            place = f"line {self.line}"
+        place = self.file or (f"line {self.line}" if self.line else "")
         words = [f"[{self.section}]" if place and self.section else self.section]
         words.append(f'"{self.key}"' if self.key else "")
         words.append(f'= "{self.value}"' if self.value else "")

@@ -114,9 +114,8 @@ def refusal_reason(instance: str, digest: str, known: RecordedInstance) -> str:
     first_boot = not (known.instances or known.volumes or known.booted)
     if why or first_boot or instance in known.instances or digest in known.volumes:
         return why
-    carried = (
-        f"its instance id is {_quoted_names({instance})}" if instance else "it has no instance id"
-    )
+    name = _quoted_names({instance})
+    carried = f"its instance id is {name}" if instance else "it has no instance id"
     if known.instances:
         return f"{carried}, and that of this instance is {_quoted_names(known.instances)}"
     if known.booted:

@@ -39,14 +39,11 @@ def record_leaving(
     responds.
     """
     nics_to_record, silent = dict(record.nics), world.silent_managers
-    for mac in dataplane:
-        nic, device = nics_to_record.get(mac, UNRECORDED), nics.get(mac)
-        holders = [
-            name
-            for name, states in world.managers.items()
-            if device and states.get(device.name) == "managed"
-        ]
-        holders += sorted(silent) if device else []
+    for mac in nics.keys() & dataplane:
+        nic, name = nics_to_record.get(mac, UNRECORDED), nics[mac].name
+        states = world.managers.items()
+        holders = [manager for manager, words in states if words.get(name) == "managed"]
+        holders += sorted(silent)
         if holders and nic.role != "dataplane" and not nic.leaving:
             nics_to_record[mac] = nic._replace(leaving=holders[0], unheard=bool(silent))
     return record._replace(nics=nics_to_record)
@@ -114,9 +111,8 @@ def _nics_still_held(record: Record, observed: NetworkState, world: World) -> se
     routed = {route.index for route in world.routes if is_automatic(route, world)}
     held_nics = {key.mac for key, _ in _leased_addresses(record, observed, world)}
     for key, link in observed.links.items():
-        if "managed" in link.managers.values():
-            held_nics.add(key.mac)
-        if key.vlan_id is None and link.index in routed:
+        is_routed = key.vlan_id is None and link.index in routed
+        if is_routed or "managed" in link.managers.values():
             held_nics.add(key.mac)
     return held_nics
 

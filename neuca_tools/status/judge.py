@@ -141,7 +141,7 @@ def judge_host(
         "last_pass": _last_pass_json(report),
         "not_rolled_back": [problem.text for problem in (report.not_rolled_back if report else ())],
     }
-    exit_code = _exit_code(state, codes)
+    exit_code = EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
     return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
 
 
@@ -178,10 +178,6 @@ def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
         "changed": len(report.changed),
         "failed": len(report.problems),
     }
-
-
-def _exit_code(state: str, codes: Collection[str]) -> int:
-    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
@@ -222,9 +218,7 @@ def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> lis
     if report is None:
         return []
     unfinished = {operation.domain for operation in left}
-    failed = (
-        problem for problem in report.problems if (problem.link and problem.link.mac) in unfinished
-    )
+    failed = (each for each in report.problems if (each.link and each.link.mac) in unfinished)
     return [*report.not_rolled_back, *failed]
 
 
