@@ -111,8 +111,7 @@ def needs_no_wait(config: Config, world: World) -> bool:
     """Whether a boot with the NICs of this look need not wait for udev.
 
     Each has its name. No recorded NIC is absent, so that nothing that appears takes its name, and
-    each has a rule, which keeps its name. False if none is recorded. Raises RecordError,
-    ObserveError.
+    each has a rule, which keeps it. False if none is recorded. Raises RecordError, ObserveError.
     """
     requests, record = _recorded_requests(config)
     recorded = {
@@ -134,8 +133,7 @@ def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Reco
 def read_local_sources(config: Config) -> Intake:
     """Read the document from the sources that need no network, such as a config drive.
 
-    If it is another machine's than the one the state belongs to, the state is set aside first.
-    Raises NeucaError.
+    If it is not that of the machine in the state, the state is set aside first. Raises NeucaError.
     """
     local = without_network([parse_source(text) for text in config.sources])
     intake = last_good(config.state)
@@ -222,8 +220,7 @@ def rename_devices(
 ) -> dict[int, str]:
     """Rename devices to the names in `wanted`; returns the new names of those that were renamed.
 
-    If one cannot be renamed, the NICs that wait for its name get another one: none keeps a
-    temporary name.
+    If one cannot be renamed, NICs that wait for its name get another one, but no temporary one.
     """
     current = {index: world.devices[index].name for index in wanted}
     moved: dict[int, str] = {}

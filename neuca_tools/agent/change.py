@@ -183,10 +183,7 @@ def release_nic(config: Config, mac: str, *, dry_run: bool) -> Result:
 
 @contextmanager
 def _locked(config: Config, dry_run: bool) -> Iterator[None]:
-    """The lock of passes, with room for the state; without it if nothing is changed.
-
-    Raises NeucaError.
-    """
+    """The lock of passes, with room for the state, unless nothing is changed. Raises NeucaError."""
     if dry_run:
         yield
         return
@@ -263,10 +260,7 @@ def _without_released(record: Record, mac: str) -> Record:
 
 
 def revert_settings(config: Config, *, dry_run: bool) -> Result:
-    """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
-
-    The next pass at start sets them again. Raises NeucaError.
-    """
+    """Restore the original values, until a pass at start sets all again. Raises NeucaError."""
     with _locked(config, dry_run), open_host(config, last_good(config.state)) as host:
         return _run_or_plan(host, Restore(config.sysctl_directory / SYSCTL_FILE), dry_run)
 
@@ -303,15 +297,12 @@ def _not_restored(original: OriginalValues, restored: Optional[Link]) -> Origina
 
 
 def _original_link(link: Link, original: OriginalValues) -> Link:
-    """The link with its original settings, but for those of a place that it has left.
-
-    A bond sets the MTU of its members.
-    """
+    """The link with its original settings, but for those of a place that it has left."""
     device = original.device.items()
     return replace(
         link,
         state=None,
-        mtu=None if link.is_in_bond else original.mtu,
+        mtu=None if link.is_in_bond else original.mtu,  # which the bond sets
         txqueuelen=original.txqueuelen,
         sysctls=original.sysctls,
         device={
@@ -328,8 +319,8 @@ def apply_tuning(
     """Apply the settings that documents request and profiles want, and nothing else.
 
     `read` returns the document, and is called with the lock held. A choice of profiles holds until
-    the next boot. It is saved before anything is set, so that every later pass agrees with it.
-    Raises NeucaError.
+    the next boot, and is saved before anything is set, so that later passes agree with it. Raises
+    NeucaError.
     """
     with locked(config.pass_lock, config.command_timeout):
         intake = read()

@@ -327,10 +327,7 @@ class Daemon:
             self._plan_event_pass(EVENT_GAP_SECONDS, {indexes.get(name, 0) for name in added})
 
     def _plan_event_pass(self, quiet_seconds: float, links: Collection[int]) -> None:
-        """Plan a pass for when `quiet_seconds` have passed without an event of these links.
-
-        The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
-        """
+        """Plan a pass for when `quiet_seconds` have passed without an event of these links."""
         now = time.monotonic()
         self._changed_links.update(links)
         if self._event_pass_deadline is None:

@@ -203,10 +203,7 @@ class _Archive:
         self._root, self._stream, self._source = root, stream, stream
 
     def fill(self, words: list[str], destination: Path) -> bool:
-        """Run tar on a mount of the root; return whether files changed meanwhile.
-
-        Raises ApplyError, OSError.
-        """
+        """Run tar on a mount of the root; whether files changed. Raises ApplyError, OSError."""
         shell = ("sh", "-c", MOUNT_AND_RUN, "sh")
         with subprocess.Popen(
             ["unshare", "--mount", "--propagation=private", *shell, *words],
@@ -278,8 +275,5 @@ def _checksum_line(digest: str, name: str) -> bytes:
 
 
 def other_mounts() -> list[str]:
-    """The places below the root where another disk is mounted, which the copy does not have.
-
-    Raises ApplyError.
-    """
+    """Where other disks are mounted below the root, which the copy lacks. Raises ApplyError."""
     return sorted({mount.mount_point for mount in blockdev.read_mounts("/dev/")} - {"/"})

@@ -95,10 +95,7 @@ class Findings(NamedTuple):
 
 
 def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
-    """Find the agent's files, and with `with_identity` also those of the host below `root`.
-
-    Raises ApplyError, ObserveError.
-    """
+    """Find the agent's files, `with_identity` also the host's. Raises ApplyError, ObserveError."""
     # Users come first, since a file of the agent's lists them.
     ours: list[Union[Trace, UserWithdrawal]] = [*users.users_to_withdraw(config)]
     own = [*own_files(config), root / METRICS]

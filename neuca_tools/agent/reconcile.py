@@ -44,10 +44,9 @@ def run_pass(
 
     A `whole` pass corrects all drift. Otherwise, unless `drift = enforce`, only the NICs change
     whose request has changed or that have appeared. `left_out` are parts of the scope that failed
-    in earlier passes, with the interface index that each had then (0: it has none): they are not
-    tried again, unless the interface has another index now. A pass that does not wait leaves a
-    route to a later pass if the kernel still checks its source address for duplicates. Raises
-    NeucaError.
+    in earlier passes, with the interface index that each had then (0: none): they are not tried
+    again, unless the interface has another index now. A pass that does not wait leaves a route to a
+    later one if the kernel still checks its source address for duplicates. Raises NeucaError.
     """
     try:
         config.demand_protection()

@@ -53,8 +53,7 @@ class Interest(NamedTuple):
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
     `templates`: for each link the sysctls that its requests name. `groups`: for each link the
-    groups of device settings. `advertised`: whether it matters which devices take router
-    advertisements.
+    groups of device settings. `advertised`: whether devices that take router advertisements matter.
     """
 
     hosts: tuple[Host, ...]

@@ -202,8 +202,7 @@ class _Progress:
 def apply(operations: Iterable[Operation], writer: Writer, *, goes_on: bool = False) -> Result:
     """Carry out all operations; `goes_on`: also the others of a NIC after one has failed.
 
-    Consecutive ones of a batch are carried out together, and the parts of a batch that has failed
-    by themselves.
+    Consecutive ones of a batch are carried out together, the parts of a failed one by themselves.
     """
     progress = _Progress(goes_on)
     for batch in _group_operations(operations, lambda operation: operation.batch):

@@ -307,10 +307,7 @@ def _link_by_source(world: World, keys: Mapping[int, LinkKey]) -> dict[str, Link
 def _is_left_behind(
     route: Route, key: LinkKey, world: World, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether the network manager that is leaving the NIC set the route.
-
-    `kept` are the default routes that stay, by device index and IP version.
-    """
+    """Whether the manager that leaves the NIC set the route. `kept`: default routes that stay."""
     if key.vlan_id is not None or (route.index, route.to.version) in kept:
         return False
     return bool(record.nics.get(key.mac, UNRECORDED).leaving) and is_automatic(route, world)

@@ -162,8 +162,7 @@ def unfinished_operations(planned: Sequence[Operation], result: Result) -> Plan:
     """The operations of a new plan to carry out in a further round.
 
     Left out are what failed, also with another value, what belongs to a NIC to be rolled back or
-    needs a VLAN that could not be created, and files and calls to network managers, which no round
-    repeats.
+    needs a VLAN that could not be created, and files and calls to managers, which no round repeats.
     """
     failed = {_kind_and_target(failure.operation) for failure in result.failures}
     rolled_back = result.nics_to_roll_back
@@ -247,10 +246,7 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
 
 
 def _without_advertised_sysctls(link: Link, world: World) -> Link:
-    """The link without the values that a router advertisement may have set.
-
-    The kernel may refuse to write such a value.
-    """
+    """The link without values of router advertisements, which the kernel may refuse to write."""
     if link.sysctls.get(ACCEPT_RA, "0") == "0":
         return link
     sysctls = {

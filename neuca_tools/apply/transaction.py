@@ -314,11 +314,7 @@ class Transaction:
         return intentions.record_intentions(self.decision.record, done)
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """The planned operations to carry out now.
-
-        Left out are those to postpone until the state can be saved, and what
-        `_release_from_managers` has told the network managers.
-        """
+        """What to carry out now: neither what is postponed, nor what the managers were told."""
         left_out = set(postponed_operations(planned)) if self.host.unsaved_reason() else set()
         if self.managers_were_told:
             left_out.update(of_kind(planned, Unmanage, ReloadManager))

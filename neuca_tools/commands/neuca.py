@@ -199,10 +199,7 @@ _POSITIONALS: dict[str, Keywords] = {
 
 
 def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = None) -> int:
-    """Run one subcommand and return its exit code (the EXIT_* constants of `errors`).
-
-    `program` is the name under which the program was called.
-    """
+    """Run a subcommand, and return its exit code (EXIT_* of `errors`). `program`: its own name."""
     called = (program or sys.argv[0]).rpartition("/")[2]
     if arguments is None:
         collect_rarely()

@@ -70,10 +70,7 @@ def no_command(word: str, known: Collection[str]) -> str:
 
 
 def spelling_suggestion(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
-    """The end of a message: the known word that is probably meant; empty if none is like it.
-
-    `cutoff` is that of `closest_word`.
-    """
+    """The end of a message: the known word that is probably meant, if any (`closest_word`)."""
     # After a mistake only; it saves difflib, 1 ms.
     from neuca_tools.documents.spelling import closest_word
 

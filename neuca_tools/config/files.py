@@ -70,10 +70,7 @@ class _Parser(RawConfigParser):
 
 
 def read_entries(path: Path) -> tuple[list[Entry], list[Fault]]:
-    """The options in a file and in those in `config.d` next to it, in order, and the faults.
-
-    Raises ConfigError for a file that exists and cannot be read.
-    """
+    """The options of `configuration_files`, in order, and the faults. Raises ConfigError."""
     entries: list[Entry] = []
     faults: list[Fault] = []
     for file in configuration_files(path):

@@ -112,10 +112,7 @@ def renewed_reason(before: Machine, instance_id: str) -> str:
 
 
 def is_other_hardware(before: Machine, now: Machine) -> bool:
-    """Whether this is other hardware than recorded: by the UUID, or else by the machine ID.
-
-    False if neither is known on both sides.
-    """
+    """Whether the hardware differs: by its UUID, or else the machine ID, if known on both sides."""
     if before.uuid and now.uuid:
         return before.uuid != now.uuid
     return bool(before.machine_id and now.machine_id and before.machine_id != now.machine_id)
@@ -124,10 +121,7 @@ def is_other_hardware(before: Machine, now: Machine) -> bool:
 def foreign_reason(
     before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]
 ) -> str:
-    """Why this is another machine, before any document is read; empty if that is not certain.
-
-    `recorded` and `present` are the MACs of NICs.
-    """
+    """Why NICs (their MACs) and hardware are of another machine; empty if that is not certain."""
     if not recorded or not present or set(recorded) & set(present):
         return ""
     if not is_other_hardware(before, now):

@@ -103,8 +103,7 @@ def automatic_default_routes(
 ) -> frozenset[tuple[int, int]]:
     """The device index and IP version of each default route from DHCP or a router advertisement.
 
-    An IP version in which a management device (`management`: indexes) has a default route is left
-    out.
+    An IP version in which a management device (`management`: indexes) has one is left out.
     """
     defaults = [route for route in world.routes if route.is_default]
     of_management = {route.to.version for route in defaults if route.index in management}

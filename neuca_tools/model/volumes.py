@@ -51,10 +51,7 @@ class BlockDevice(NamedTuple):
 
 
 class VolumeLog(NamedTuple):
-    """Why volumes were refused since the boot, by the names of their devices.
-
-    `reported` are the messages about them that have been logged already.
-    """
+    """Why volumes were refused since the boot, by device. `reported`: the lines logged already."""
 
     refused: Mapping[str, str] = {}
     reported: tuple[str, ...] = ()
@@ -107,8 +104,7 @@ def refusal_reason(instance: str, digest: str, known: RecordedInstance) -> str:
     """Why a volume is refused; empty if it is accepted.
 
     `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on
-    the first boot, if it has an ID of this instance, or if its digest is that of an accepted
-    volume.
+    the first boot, with an ID of this instance, or with the digest of an accepted volume.
     """
     why = network_refusal(known)
     first_boot = not (known.instances or known.volumes or known.booted)

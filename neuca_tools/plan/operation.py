@@ -1,7 +1,6 @@
 """An operation: one change, which can describe itself, and carry itself out through a writer.
 
-The phases are constant, and within a phase lower devices come first, so no dependency graph is
-needed.
+As phases are constant, and lower devices come first in each, no dependency graph is needed.
 """
 
 # SPDX-License-Identifier: MIT

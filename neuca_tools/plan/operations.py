@@ -1,7 +1,4 @@
-"""Everything that a pass can do, each as a small object.
-
-Units: MTU in bytes, txqueuelen in packets.
-"""
+"""Everything that a pass can do, each as a small object; MTUs are in bytes, queues in packets."""
 
 # SPDX-License-Identifier: MIT
 

@@ -50,10 +50,7 @@ class Sides:
 
     @cached_property
     def link_pairs(self) -> Sequence[tuple[LinkKey, Link, Link]]:
-        """Key, current and wanted link, lower devices first, as the settings of both are compared.
-
-        Absent NICs are left out.
-        """
+        """Key, current and wanted link of each that can exist, lower devices first, to compare."""
         pairs = []
         for key in sorted(self.desired.links, key=lambda key: key.order):
             if self.can_exist(key):
@@ -143,8 +140,7 @@ class Sides:
     def _moves(self, key: LinkKey, kind: str) -> bool:
         """Whether this link joins or leaves a bond or VRF.
 
-        The kernel takes it down for a bond, and restores its MTU; for a VRF it takes it down and up
-        (vrf.c).
+        The kernel takes it down for a bond, restoring its MTU, and down and up for a VRF (vrf.c).
         """
         masters = self.master_left(key), self.master_joined(key)
         return any(master.kind == kind for master in masters if master)
@@ -215,10 +211,7 @@ class Sides:
         )
 
     def goes_down(self, key: LinkKey) -> bool:
-        """Whether the plan takes the link down, even for a moment.
-
-        It then loses its routes and IPv6 addresses.
-        """
+        """Whether the link goes down, even briefly, and loses its routes and IPv6 addresses."""
         carrier = self.carrier(key)
         for link in {key, carrier}:
             if self.bounces(link) or self.is_taken_down(link) or self._moves(link, "vrf"):

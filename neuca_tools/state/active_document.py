@@ -105,10 +105,7 @@ def _recorded_machine(directory: Where) -> Machine:
 
 
 def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) -> Document:
-    """The document with both of its parts; `parsed` is the text, if that was parsed before.
-
-    Raises DocumentError.
-    """
+    """The document with both parts; `parsed` is its text, parsed before. Raises DocumentError."""
     document = parsed or (parse(stored.text) if stored.text else Document())
     if not stored.platform:
         return document
@@ -130,10 +127,7 @@ def fetch_document(
     directory: Where,
     surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Intake:
-    """Query the sources within `budget` seconds.
-
-    Each part without a usable answer stays as in the last good document.
-    """
+    """Query the sources within `budget` seconds; what has no usable answer stays as it was."""
     if {spec.kind for spec in specs} == {"none"}:
         return _without_sources(directory)
     surroundings = _without_volumes(surroundings, directory)
@@ -160,10 +154,7 @@ def _without_sources(directory: Where) -> Intake:
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
-    """Without volumes, once a metadata service has answered for this instance.
-
-    This holds even if volumes were read before.
-    """
+    """Without volumes once a metadata service has answered, even if volumes were read before."""
     before = _recorded_machine(directory)
     if before.origin is None or machine.is_other_hardware(before, hostid.read_machine()):
         return surroundings
@@ -218,10 +209,7 @@ def _has_links(intake: Intake) -> bool:
 
 
 def _intake_of(answer: Answer, directory: Where) -> Intake:
-    """The answer as the active document, with the service that gave it.
-
-    An empty answer, such as an error page, has no service.
-    """
+    """The answer as the active document with its service; an empty one (an error page) has none."""
     speaks = bool(answer.instance) or not answer.is_empty
     origin = answer.origin if speaks else None
     return _document_of(answer, directory)._replace(origin=origin, digest=answer.digest)

@@ -210,10 +210,7 @@ def _is_there(mac: str, incarnation: Incarnation, world: World) -> bool:
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:
-    """The record without what is ours on these NICs.
-
-    What was written to them, and what their devices declined, is dropped too.
-    """
+    """The record without what is ours, was written or was declined on these NICs."""
     addresses = (pair for pair in record.owned.addresses if pair[0].mac not in macs)
     links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(

@@ -35,8 +35,7 @@ def record_leaving(
 ) -> Record:
     """Record which manager has to release a NIC that is now a dataplane NIC.
 
-    One that does not respond may manage the NIC as well, and is asked to release it until it
-    responds.
+    One that does not respond may manage the NIC as well, and is asked until it responds.
     """
     nics_to_record, silent = dict(record.nics), world.silent_managers
     for mac in nics.keys() & dataplane:
@@ -54,8 +53,7 @@ def removable_things(
 ) -> OwnedObjects:
     """What may be removed: what is ours, and the leased addresses of a manager that leaves.
 
-    Addresses that the only default route of their family depends on stay, so that the host remains
-    reachable.
+    Those stay that the only default route of their family depends on: the host stays reachable.
     """
     only_routes = automatic_default_routes(world, roles.guard.management)
     leased = {

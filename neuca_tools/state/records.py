@@ -135,10 +135,7 @@ def has_document(where: Where) -> bool:
 
 
 def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
-    """Save a document, readable by root only because it may have secrets. Raises ApplyError.
-
-    A redacted copy has another `mode`.
-    """
+    """Save a document, for root only as it may have secrets, unless redacted. Raises ApplyError."""
     save_state(where, DOCUMENT, document._asdict(), mode)
 
 

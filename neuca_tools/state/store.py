@@ -156,8 +156,7 @@ def save_in_run(directories: StateDirectories, name: str, data: Mapping[str, Any
 def save_unsaved_files(directories: StateDirectories) -> bool:
     """Save what could not be saved before; returns whether everything is saved now.
 
-    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a
-    file.
+    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which replaces no file.
     """
     for name in names_in(directories.spare):
         if name.endswith(NEW):

@@ -128,8 +128,7 @@ def forget_restored(
     """Drop our addresses and links that are gone, and original values in force again.
 
     An original value stays while a document requests the setting. What is ours on a NIC that is in
-    `world` but not in `observed` stays as well: it is a port of a bridge, or ignored for the
-    moment.
+    `world` but not in `observed` stays as well: it is a port of a bridge, or ignored now.
     """
     unseen = set(link_appearances(world)) - {key.mac for key in observed.links}
     sysctls = _host_originals(record, resolution, observed)
@@ -248,8 +247,7 @@ def _is_restored(name: str, value: str, current: Link) -> bool:
 def _in_force(original: OriginalValues, current: Link, request: LinkRequest) -> dict[str, Any]:
     """The attributes that have their original value, and are not requested.
 
-    The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
-    nothing.
+    The kernel restores the earlier MTU of a link that leaves a bond, so the bond's says nothing.
     """
     names = [name for name in ATTRIBUTES if not (current.is_in_bond and name == "mtu")]
     values = ((name, getattr(original, name)) for name in names)

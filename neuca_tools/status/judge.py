@@ -183,7 +183,7 @@ def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
 def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
     """The status of a host that cannot save its state; `reason` says why, and is empty if it can.
 
-    `postponed` are the operations that wait until it can (`apply.result.waiting_operations`).
+    `postponed` are the operations that wait until it can (`apply.result.postponed_operations`).
     """
     problems = status.data["problems"]
     files = (problem["text"] for problem in problems if problem["code"] == "unsaved")
