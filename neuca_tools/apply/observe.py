@@ -83,9 +83,7 @@ def _observed_devices(
     relevant |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
     relevant |= {key.nic for key in relevant}
     relevant.update(filter(None, map(link_of_label, world.own_clients.requests)))
-    ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
-    used = {index for route in ours for index in route.indexes}
-    used |= {everything[key].lower for key in relevant & everything.keys()}
+    used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
     masters = {device.index for device in resolution.roles.made.devices.values()}
     return {
         key: device
@@ -127,6 +125,12 @@ def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Dev
 def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The values with these names, as far as they are known."""
     return {name: values[name] for name in names if name in values}
+
+
+def _routed_devices(world: World) -> set[int]:
+    """The output devices of our routes."""
+    ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
+    return {index for route in ours for index in route.indexes}
 
 
 def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:

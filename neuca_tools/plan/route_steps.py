@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
+from neuca_tools.model import Hop, Host, LinkKey, Network, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Plan, Target, of_kind
@@ -40,9 +40,14 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
         is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
         is_stale = hop.is_stale or hop.to in banned
         if (is_stale or is_unwanted) and sides.deleted.isdisjoint(hop.links):
-            is_early = _is_main(hop) and (is_stale or hop.to not in taken_over)
-            phase = Phase.SHRINK if is_early else Phase.RETIRE
+            phase = _phase_of_removal(hop, is_stale, taken_over)
             yield DeleteRoute(_targets_of(sides, hop), hop, phase)
+
+
+def _phase_of_removal(hop: Hop, is_stale: bool, taken_over: Collection[Network]) -> Phase:
+    if _is_main(hop) and (is_stale or hop.to not in taken_over):
+        return Phase.SHRINK
+    return Phase.RETIRE
 
 
 def _is_main(hop: Hop) -> bool:
@@ -89,15 +94,18 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     if not cut and not sides.desired.foreign_routes:
         return
     present = _routes_of_others(sides.observed)
-    lost = {
-        hop: (routes, sides.desired)
-        for hop, routes in _routes_of_others(sides.desired).items()
-        if hop not in present and not _sets_itself(sides, hop, routes[0])
-    }
+    lost = {hop: (routes, sides.desired) for hop, routes in _missing_routes(sides, present)}
     lost |= {hop: (present[hop], sides.observed) for hop in _dropped_routes(sides, present, cut)}
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
         if _can_exist(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links)):
             yield _restore_route(sides, hop, *lost[hop])
+
+
+def _missing_routes(sides: Sides, known: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:
+    """The routes of the earlier state that are gone."""
+    for hop, routes in _routes_of_others(sides.desired).items():
+        if hop not in known and not _sets_itself(sides, hop, routes[0]):
+            yield hop, routes
 
 
 def _dropped_routes(

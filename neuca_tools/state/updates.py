@@ -297,10 +297,9 @@ def record_applied(
             continue
         elif _is_in(scope, mac, nic, digest) and _is_decided(nic, digest, resolution):
             nics[mac] = _with_request(nic, digest, present.get(mac))
-        elif any(name.startswith(f"{mac}.") for name in scope or ()):  # a VLAN on it
+        elif _has_vlan_in(scope, mac):
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    left_out = {setting for setting in record.retry if not _is_about(scope, setting)}
-    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *left_out})))
+    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *_left_out(record, scope)})))
     if "" in failed or not _is_about(scope, ""):
         return record
     return record._replace(applied=resolution.digests.get("", ""))
@@ -308,6 +307,11 @@ def record_applied(
 
 def _is_about(scope: Scope, part: str) -> bool:
     return scope is None or part in scope
+
+
+def _left_out(record: Record, scope: Scope) -> set[str]:
+    """The settings to set again that the pass was not about."""
+    return {setting for setting in record.retry if not _is_about(scope, setting)}
 
 
 def _is_in(scope: Scope, mac: str, nic: NicRecord, digest: str) -> bool:
@@ -344,6 +348,10 @@ def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -
     if (nic.applied, nic.incarnation) == (digest, incarnation):
         return nic
     return nic._replace(applied=digest, incarnation=incarnation)
+
+
+def _has_vlan_in(scope: Scope, mac: str) -> bool:
+    return any(name.startswith(f"{mac}.") for name in scope or ())
 
 
 def forget_nics(record: Record, macs: Iterable[str]) -> Record:
