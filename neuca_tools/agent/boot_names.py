@@ -114,11 +114,8 @@ def needs_no_wait(config: Config, world: World) -> bool:
     each has a rule, which keeps it. False if none is recorded. Raises RecordError, ObserveError.
     """
     requests, record = _recorded_requests(config)
-    recorded = {
-        mac
-        for mac, nic in record.nics.items()
-        if not (nic.released or LinkKey(mac).virtual_kind or mac in config.ignored_macs)
-    }
+    kept = {mac for mac, nic in record.nics.items() if not nic.released} - config.ignored_macs
+    recorded = {mac for mac in kept if not LinkKey(mac).virtual_kind}
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
     names = _requested_names(config, world, requests, record)
     present = names.roles.nics.keys()
@@ -274,11 +271,8 @@ def _rename_with_retries(
 
 def _not_ready(world: World) -> dict[int, str]:
     """Hardware that udev has not finished processing, and never will after a failed rename."""
-    return {
-        index: device.name
-        for index, device in world.devices.items()
-        if device.hardware and not udev.is_initialised(index)
-    }
+    hardware = {index: device.name for index, device in world.devices.items() if device.hardware}
+    return {index: name for index, name in hardware.items() if not udev.is_initialised(index)}
 
 
 def _announce_to_udev(moved: Mapping[int, str]) -> None:

@@ -110,10 +110,8 @@ class Restore(Purpose):
         record, restored = decision.record, decision.desired.links
         if result.failures:
             return record
-        left = {
-            key: _not_restored(original, restored.get(key))
-            for key, original in record.originals.items()
-        }
+        originals = record.originals.items()
+        left = {key: _not_restored(original, restored.get(key)) for key, original in originals}
         written = {
             setting: value
             for setting, value in record.written.items()

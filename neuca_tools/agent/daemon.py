@@ -134,10 +134,8 @@ class Daemon:
         if self._worker is None and not self._is_stopping:
             self._start_what_is_due(now)
         elif job_deadline is not None and now >= job_deadline and self._worker:
-            log.error(
-                "a pass took longer than %g s (command-timeout), killing it",
-                self.config.command_timeout,
-            )
+            seconds = self.config.command_timeout
+            log.error("a pass took longer than %g s (command-timeout), killing it", seconds)
             self._end()
 
     def _start_what_is_due(self, now: float) -> None:

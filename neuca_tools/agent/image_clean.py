@@ -191,11 +191,8 @@ def identity_files(root: Path) -> list[Trace]:
 def host_keys(root: Path) -> list[Trace]:
     """The host keys of the SSH server, with their certificates. Raises ObserveError."""
     directory, pattern = HOST_KEYS
-    return [
-        Trace(root / directory / name)
-        for name in names_in(root / directory)
-        if pattern.fullmatch(name)
-    ]
+    place = root / directory
+    return [Trace(place / name) for name in names_in(place) if pattern.fullmatch(name)]
 
 
 @contextmanager

@@ -77,15 +77,10 @@ def expected_outcome(
 ) -> tuple[Sequence[Operation], Status]:
     """The operations of a pass at start, and the status after it if all of them succeed."""
     operations, postponed, reason = _split_plan(config, decision)
-    wanted = decision.desired.links
-    links = {
-        key: replace(link, managers=wanted.get(key, link).managers)
-        for key, link in decision.observed.links.items()
-    }
-    observed = decision.observed._replace(links=links)
-    status = judge_host(
-        __version__, _document_status(config, intake), decision.resolution, observed, ()
-    )
+    wanted, present = decision.desired.links, decision.observed.links.items()
+    links = {key: replace(link, managers=wanted.get(key, link).managers) for key, link in present}
+    observed, document = decision.observed._replace(links=links), _document_status(config, intake)
+    status = judge_host(__version__, document, decision.resolution, observed, ())
     return operations, with_unsaved(status, reason, postponed)
 
 

@@ -273,11 +273,8 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     """Make a pass; `source_seconds` is how long the sources took."""
     from neuca_tools.agent.reconcile import run_pass
 
-    result = JobResult(
-        made_pass=True,
-        sha256=intake.stored.sha256 if intake.stored else "",
-        left_out=tuple(job.left_out),
-    )
+    sha256 = intake.stored.sha256 if intake.stored else ""
+    result = JobResult(made_pass=True, sha256=sha256, left_out=tuple(job.left_out))
     try:
         _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass

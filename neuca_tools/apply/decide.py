@@ -75,10 +75,8 @@ class Interest(NamedTuple):
         """The groups of device settings to read, by the index of the device."""
         if not self.groups:
             return {}
-        groups = {
-            index: _applying_to(self.groups, key_of(device, world))
-            for index, device in world.devices.items()
-        }
+        keys = {index: key_of(device, world) for index, device in world.devices.items()}
+        groups = {index: _applying_to(self.groups, key) for index, key in keys.items()}
         return {index: names for index, names in groups.items() if names}
 
 

@@ -226,10 +226,8 @@ def _group_operations(
     operations: Iterable[Operation], group: Callable[[Operation], object]
 ) -> list[list[Operation]]:
     """The operations, consecutive ones of a group together; those without a group by themselves."""
-    return [
-        [*alike]
-        for _, alike in groupby(operations, lambda operation: group(operation) or id(operation))
-    ]
+    groups = groupby(operations, lambda operation: group(operation) or id(operation))
+    return [[*alike] for _, alike in groups]
 
 
 def _try_batch(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:

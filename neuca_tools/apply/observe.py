@@ -115,11 +115,8 @@ def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Dev
     """
     roles = resolution.roles
     carriers = {key.nic for key in resolution.desired.links if key.mac in roles.guard.vlans}
-    return {
-        key: device
-        for key, device in find_links(world, roles).items()
-        if key in carriers or device.index not in roles.guard.devices
-    }
+    links, guarded = find_links(world, roles).items(), roles.guard.devices
+    return {key: device for key, device in links if key in carriers or device.index not in guarded}
 
 
 def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -135,11 +132,8 @@ def _routed_devices(world: World) -> set[int]:
 
 def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
     """The manager that has read each of our files; "" if it runs and may not have read it."""
-    read = {
-        path: manager
-        for path, manager in resolution.desired.manager_by_file.items()
-        if manager in world.managers
-    }
+    wanted = resolution.desired.manager_by_file.items()
+    read = {path: manager for path, manager in wanted if manager in world.managers}
     if any(nic.unheard for nic in record.nics.values()):
         return dict.fromkeys(read, "")
     return read
@@ -153,11 +147,8 @@ def _composition(
         return Virtual(options=(("mac", device.mac),))
     if not key.virtual_kind:
         return None
-    members = sorted(
-        keys[member.index]
-        for member in world.devices.values()
-        if member.master == device.index and member.index in keys
-    )
+    inside = (member for member in world.devices.values() if member.master == device.index)
+    members = sorted(keys[member.index] for member in inside if member.index in keys)
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
@@ -200,11 +191,8 @@ def _messages_of_others(
 ) -> dict[Address, bytes]:
     """The addresses that other programs have set, with the kernel's messages about them."""
     theirs = (own for own in addresses if (key, own) not in record.owned.addresses)
-    return {
-        address: world.address_messages.get((index, address), b"")
-        for address in theirs
-        if is_lasting(index, address, world)
-    }
+    lasting = (address for address in theirs if is_lasting(index, address, world))
+    return {address: world.address_messages.get((index, address), b"") for address in lasting}
 
 
 def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
@@ -212,12 +200,8 @@ def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Addr
     present = world.addresses.get(device.index, ())
     if not world.leased_addresses:
         return present
-    asked = set(wanted.addresses)
-    return tuple(
-        address
-        for address in present
-        if address not in asked or (device.index, address) not in world.leased_addresses
-    )
+    leased = {own for own in wanted.addresses if (device.index, own) in world.leased_addresses}
+    return tuple(address for address in present if address not in leased)
 
 
 def _link_sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:

@@ -263,11 +263,8 @@ class Transaction:
             rename_while_up=now.world.rename_while_up,
         )
         declined = {operation_identity(failure.operation) for failure in self.rolled_back.declined}
-        return tuple(
-            step
-            for step in steps
-            if operation_identity(step) not in declined and (scope is None or step.domain)
-        )
+        in_scope = (step for step in steps if scope is None or step.domain)
+        return tuple(step for step in in_scope if operation_identity(step) not in declined)
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""

@@ -63,13 +63,9 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
         undo_release(config, mac)
         return f"{name} is no longer ignored\n"
 
+    color = uses_color(arguments)
     return make_pass(
-        config,
-        read,
-        prepare=undo,
-        from_own_sources=False,
-        as_json=arguments.json,
-        color=uses_color(arguments),
+        config, read, prepare=undo, from_own_sources=False, as_json=arguments.json, color=color
     )
 
 

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from neuca_tools import __version__
 from neuca_tools.commands import collect_rarely, with_output
 from neuca_tools.commands.arguments import (
     CONFIG,
     JSON,
+    VERSION_TEXT,
     Keywords,
     add_options,
     add_output_options,
@@ -48,41 +48,29 @@ class Command(NamedTuple):
 
 _ROWS = (
     (
-        "status",
-        "look",
-        "show whether each NIC is configured as requested",
+        *("status", "look", "show whether each NIC is configured as requested"),
         "json prometheus wait timeout",
     ),
     ("plan", "look", "show what a pass would do now, in order", "json source"),
     (
-        "show",
-        "look",
-        "show the document, the desired or the observed state",
-        "json source",
-        "stage",
+        *("show", "look", "show the document, the desired or the observed state"),
+        *("json source", "stage"),
     ),
     ("explain", "look", "show each setting of an interface and its origin", "json source", "link"),
     ("export", "export", "print a document that requests what the dataplane NICs have now"),
     (
-        "check",
-        "check",
-        "validate documents offline, without looking at this host",
-        "json strict format",
-        "file",
+        *("check", "check", "validate documents offline, without looking at this host"),
+        *("json strict format", "file"),
     ),
     ("apply", "apply", "make one pass now and correct any drift", "json dry-run source try"),
     ("confirm", "trial", "keep what apply --try has applied"),
     (
-        "release",
-        "change",
-        "remove neucad's configuration from a NIC and ignore the NIC",
-        "json undo dry-run",
-        "link",
+        *("release", "change", "remove neucad's configuration from a NIC and ignore the NIC"),
+        *("json undo dry-run", "link"),
     ),
     ("trust", "change", "vouch for the NIC through which metadata is requested", "", "link"),
     (
-        "revert",
-        "change",
+        *("revert", "change"),
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
         "json dry-run",
     ),
@@ -108,15 +96,16 @@ _ROWS = (
     ("user-script", "data", "print the boot script of the user-data"),
     ("all-user-scripts", "data", "print every script of the user-data"),
     (
-        "run-scripts",
-        "scripts",
+        *("run-scripts", "scripts"),
         "run the scripts of the user-data that have not run on this instance",
         "json dry-run",
     ),
     (
-        "collect-logs",
-        "collect",
-        "collect logs and diagnostics, without secrets, in a tar file",
+        *(
+            "collect-logs",
+            "collect",
+            "collect logs and diagnostics, without secrets, in a tar file",
+        ),
         "output",
     ),
     ("get-public-ip", "data", "print the public IPv4 address from the metadata service"),
@@ -208,7 +197,7 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
     if called.startswith("neuca-"):
         words.insert(0, ALIASES.get(called, called[len("neuca-") :]))
     if words == ["version"] or words[:1] == ["--version"]:
-        print(f"NEuca version {__version__}")
+        print(VERSION_TEXT)
         return 0
     if words and words[0] == "selftest":
         # It has its own subcommands and exit codes.

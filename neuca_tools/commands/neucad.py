@@ -185,9 +185,8 @@ def _single_instance(config: Config) -> Iterator[None]:
                     raise
             yield
     except LockedError as error:
-        raise NeucaError(
-            f'start neucad: it already runs with the run directory "{config.run_directory}"'
-        ) from error
+        reason = f'it already runs with the run directory "{config.run_directory}"'
+        raise NeucaError(f"start neucad: {reason}") from error
 
 
 @contextmanager

@@ -64,16 +64,11 @@ def _signs(field: str, *texts: str) -> tuple[Sign, ...]:
     return tuple(Sign(field, text) for text in texts)
 
 
+_SIGNS_OF_NOVA = (*_signs(_PRODUCT, *_NOVA), *_signs(_TAG, *_NOVA, *_BRANDS))
 # The signs: AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init,
 # tools/ds-identify.
 CLOUDS = (
-    Cloud(
-        "openstack",
-        "OpenStack",
-        "clouds.OpenStack",
-        (*_signs(_PRODUCT, *_NOVA), *_signs(_TAG, *_NOVA, *_BRANDS)),
-        ("ec2",),
-    ),
+    Cloud("openstack", "OpenStack", "clouds.OpenStack", _SIGNS_OF_NOVA, also=("ec2",)),
     Cloud("ec2", "EC2", "ec2.Ec2", (*_signs(_VENDOR, "Amazon EC2"), *_signs(_TAG, "Amazon EC2"))),
     Cloud("azure", "Azure", "clouds.Azure", _signs(_TAG, "7783-7084-3265-9085-8269-3286-77")),
     Cloud("oracle", "Oracle Cloud", "clouds.Oracle", _signs(_TAG, "OracleCloud.com")),

@@ -227,10 +227,8 @@ class Automatic(NamedTuple):
         """Both requests merged, field by field; this one wins."""
         if below is None:
             return self
-        given: dict[str, Any] = {
-            name: value for name, value in self._asdict().items() if value not in (None, ())
-        }
-        return below._replace(**given)
+        fields = self._asdict().items()
+        return below._replace(**{name: value for name, value in fields if value not in (None, ())})
 
     @property
     def has_dhcp(self) -> bool:

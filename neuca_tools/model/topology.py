@@ -83,9 +83,8 @@ def routes_through(world: World, indexes: Container[int]) -> Iterator[Route]:
 def foreign_routes(world: World, prefixes: Collection[Network]) -> frozenset[RouteIdentity]:
     """The identities of the routes of other programs to these prefixes, in every table."""
     every = chain(world.routes, world.other_routes) if prefixes else ()
-    return frozenset(
-        route.identity for route in every if route.to in prefixes and not route.is_ours
-    )
+    routes = (route for route in every if route.to in prefixes)
+    return frozenset(route.identity for route in routes if not route.is_ours)
 
 
 def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:

@@ -157,14 +157,8 @@ def _index_of(writer: Writer, target: Optional[Target]) -> int:
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
 # failures.
 DECLINES = (
-    errno.EOPNOTSUPP,
-    errno.EINVAL,
-    errno.ERANGE,
-    errno.ENOENT,
-    errno.EPERM,
-    errno.EACCES,
-    errno.EROFS,
-    errno.EIO,
+    *(errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE, errno.ENOENT),
+    *(errno.EPERM, errno.EACCES, errno.EROFS, errno.EIO),
 )
 
 

@@ -210,13 +210,8 @@ class Operation:
 
     def to_json(self) -> dict[str, Value]:
         before, after = self.change
-        return {
-            "operation": self.kind,
-            "target": self.target,
-            "from": before,
-            "to": after,
-            "text": self.text,
-        }
+        values = {"operation": self.kind, "target": self.target, "from": before, "to": after}
+        return {**values, "text": self.text}
 
 
 Plan = tuple[Operation, ...]

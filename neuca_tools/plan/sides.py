@@ -202,13 +202,9 @@ class Sides:
         return frozenset(filter(self._loses_ipv4, links & self.observed.links.keys()))
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
-        addresses = [address for address in self.current(key).addresses if address.version == 4]
+        pairs = {(key, own) for own in self.current(key).addresses if own.version == 4}
         stays = any(address.version == 4 for address in self.wanted(key).addresses)
-        return (
-            bool(addresses)
-            and not stays
-            and {(key, address) for address in addresses} <= self.owned.addresses
-        )
+        return bool(pairs) and not stays and pairs <= self.owned.addresses
 
     def goes_down(self, key: LinkKey) -> bool:
         """Whether the link goes down, even briefly, and loses its routes and IPv6 addresses."""

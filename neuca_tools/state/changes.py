@@ -145,11 +145,8 @@ def forget_stale(record: Record, world: World) -> Record:
     record = after_boot(record, world.boot_id)
     devices = world.devices
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
-    own = {
-        (key_of(devices[index], world), address)
-        for index, address in world.marked_addresses
-        if index in devices
-    }
+    present = [pair for pair in world.marked_addresses if pair[0] in devices]
+    own = {(key_of(devices[index], world), address) for index, address in present}
     owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
         record = record._replace(owned=owned)
@@ -162,10 +159,8 @@ def forget_stale(record: Record, world: World) -> Record:
         for mac, present in replugged.items()
     }
     kept = without_links(record, replugged)
-    return kept._replace(
-        nics={**record.nics, **nics},
-        originals={**kept.originals, **_sysctls_only(record, replugged)},
-    )
+    originals = {**kept.originals, **_sysctls_only(record, replugged)}
+    return kept._replace(nics={**record.nics, **nics}, originals=originals)
 
 
 def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:

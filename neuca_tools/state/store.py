@@ -267,7 +267,5 @@ def parse_state(path: Path, content: bytes) -> dict[str, Any]:
 def unusable_file(path: Path, why: str) -> RecordError:
     """The error for a state file that exists and cannot be used."""
     short = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}…"
-    return RecordError(
-        f'read "{path}": {short}',
-        hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
-    )
+    hint = f"move it away, and restart neucad: it starts afresh without {path.name}"
+    return RecordError(f'read "{path}": {short}', hint=hint)
