@@ -1,7 +1,6 @@
 """Which failed parts of a pass are not tried again yet: each has intervals of its own that grow.
 
-A pass for an event leaves these parts alone. What a failing NIC changes, which causes events too,
-thus never leads to another attempt.
+A pass for an event leaves these alone, so what a failing NIC changes never causes an attempt.
 """
 
 # SPDX-License-Identifier: MIT

@@ -199,10 +199,7 @@ def _write_marks(
 
 
 def devices_in_use(world: World) -> frozenset[int]:
-    """The devices that cannot be renamed now, by index: up, with an address that is not link-local.
-
-    Empty if the kernel renames devices that are up (6.2 and later).
-    """
+    """Devices that this kernel cannot rename now: up, with an address that is not link-local."""
     if world.rename_while_up:
         return frozenset()
     return frozenset(

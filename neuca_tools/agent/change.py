@@ -133,10 +133,7 @@ class Tuning(Purpose):
     others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings to change, in the order of a pass.
-
-        Not those of links that a pass creates, nor of places in a bond or bridge that it gives.
-        """
+        """The settings to change, but for those of links and places that only a pass creates."""
         plan = _without_renames(decision).whole_plan
         created = {creation.on.key for creation in of_kind(plan, CreateLink)}
         planned: list[Operation] = []

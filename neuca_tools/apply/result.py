@@ -176,10 +176,7 @@ def unfinished_operations(planned: Sequence[Operation], result: Result) -> Plan:
 
 
 def operation_identity(operation: Operation) -> tuple[object, ...]:
-    """Equal for operations that leave the same target with the same value, whatever it was before.
-
-    For a removal, the removed value counts.
-    """
+    """Equal for operations that leave a target with the same value, or remove the same from it."""
     before, after = operation.change
     return *_kind_and_target(operation), before if after is None else after
 

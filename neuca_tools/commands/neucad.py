@@ -61,10 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def arguments_of_units(given: Sequence[str]) -> Optional[argparse.Namespace]:
-    """The arguments in the forms that the units use; None for any other, left to argparse.
-
-    The daemon would keep argparse for as long as it runs.
-    """
+    """The arguments in the forms of the units; None: others, for argparse, which costs memory."""
     words, path = list(given), None
     if words[-2:-1] == ["--config"] and words[-1][:1] not in ("", "-"):
         path = words.pop()

@@ -27,10 +27,7 @@ _BEHIND_HEADER = re.compile(r"\[[^]]+\]\s*([^\s;#].*)")
 
 
 class Entry(NamedTuple):
-    """One option as written in a file; `option` is empty for the header of a section.
-
-    `lines` are the numbers of the lines that set it.
-    """
+    """One option in a file, set by `lines`; `option` is empty for the header of a section."""
 
     file: str
     section: str
@@ -48,8 +45,7 @@ class Entry(NamedTuple):
 class _Parser(RawConfigParser):
     """The grammar of version 1.7, in which ` ;` begins a comment.
 
-    Each option gets the name `NUMBER OPTION`, with the number of its line, so that equal options
-    are all kept.
+    Each option gets the name `NUMBER OPTION`, with its line, so that equal options are all kept.
     """
 
     OPTCRE = re.compile(OPTION)

@@ -120,9 +120,7 @@ class WrittenSetting(NamedTuple):
 
     def __str__(self) -> str:
         """As in the record: `LINK SETTING`, or the path."""
-        if self.link is None:
-            return self.setting
-        return f"{self.link} {self.setting}"
+        return f"{self.link} {self.setting}" if self.link else self.setting
 
 
 class OwnedObjects(NamedTuple):

@@ -97,9 +97,7 @@ def _salted_digest(text: str) -> str:
 
 def instance_text(kind: str, text: str) -> str:
     """The instance ID with the kind of its platform, as `KIND:ID`; empty if `text` is not valid."""
-    if not INSTANCE.fullmatch(text):
-        return ""
-    return f"{kind}:{text}"
+    return f"{kind}:{text}" if INSTANCE.fullmatch(text) else ""
 
 
 def renewed_reason(before: Machine, instance_id: str) -> str:

@@ -1,7 +1,4 @@
-"""The parts of a document that are not about the network: users, scripts, storage, raw keys.
-
-And what is wrong with it, where in it a setting comes from, and how it is stored.
-"""
+"""The parts of a document that are not about the network; its faults, origins and stored form."""
 
 # SPDX-License-Identifier: MIT
 

@@ -51,8 +51,7 @@ class Shapes:
     """Readers by annotations. They take `max_items` items of a list, and ignore the rest.
 
     `leaves` has what reads types that JSON has in another form; it may raise ValueError. `strict`:
-    an object with other keys than fields is wrong. `key_by_field` has the fields whose name in JSON
-    is another one.
+    an object with other keys than fields is wrong. `key_by_field`: fields named otherwise in JSON.
     """
 
     def __init__(

@@ -54,9 +54,7 @@ def identity(device: Device) -> str:
 
 def mac_in_key(device: Device) -> str:
     """The attribute `mac` in the key of a device: `KIND NAME` for a virtual link (`LinkKey`)."""
-    if device.kind in KINDS:
-        return f"{device.kind} {device.name}"
-    return identity(device)
+    return f"{device.kind} {device.name}" if device.kind in KINDS else identity(device)
 
 
 def key_of(device: Device, world: World) -> LinkKey:

@@ -88,9 +88,8 @@ def device_refusal(device: BlockDevice) -> str:
         return reasons[0]
     if device.removable:
         return "a user can unplug it"
-    if not device.buses & TRUSTED_BUSES:
-        return "it is not a disk of the hypervisor or the server"
-    return ""
+    is_trusted = device.buses & TRUSTED_BUSES
+    return "" if is_trusted else "it is not a disk of the hypervisor or the server"
 
 
 def network_refusal(known: RecordedInstance) -> str:

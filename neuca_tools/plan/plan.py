@@ -110,10 +110,7 @@ def _widened_scope(
 
 
 def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides) -> Iterator[str]:
-    """The links that are put into, or taken out of, what may change itself or is created.
-
-    The request of one member changes no other member.
-    """
+    """Links that join or leave what may change itself or is created: no other member changes."""
     for key in {*sides.observed.links, *sides.desired.links}:
         old, new = sides.master_left(key), sides.master_joined(key)
         joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))

@@ -158,16 +158,12 @@ class Sides:
         if before == after:
             return None
         has_members = before in self.owned.vlans and self.wanted(before).virtual is not None
-        if after is None and not has_members:
-            return None
-        return before
+        return None if after is None and not has_members else before
 
     def master_joined(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is put into, if any."""
         before, after = self.current(key).master, self.wanted(key).master
-        if before == after and before not in self.deleted:
-            return None
-        return after
+        return None if before == after and before not in self.deleted else after
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
@@ -264,10 +260,7 @@ def _links_to_delete(
 
 
 def must_recreate(current: Link, wanted: Link) -> bool:
-    """Whether the link has to be recreated: only its members can be changed.
-
-    An option that is not requested has the kernel's default.
-    """
+    """Whether the link has to be recreated: only members can change. Defaults are the kernel's."""
     if current.virtual is None or wanted.virtual is None:
         return False
     if current.virtual.parent != wanted.virtual.parent:

@@ -1,8 +1,8 @@
 """Removes what a network manager had set on a NIC before it became a dataplane NIC.
 
-On the first boot of an image, a network manager tries DHCP on every NIC. Only what a DHCP server or
-router has assigned is removed: addresses with a lifetime, and routes with the protocols `dhcp` and
-`ra`. Manual settings stay.
+On the first boot of an image, a manager tries DHCP on every NIC. Only what a DHCP server or router
+has assigned is removed: addresses with a lifetime, and routes with the protocols `dhcp` and `ra`.
+Manual settings stay.
 """
 
 # SPDX-License-Identifier: MIT

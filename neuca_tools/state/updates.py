@@ -344,10 +344,7 @@ def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -
     """The NIC with this request in force; an empty digest is no request."""
     if not digest:
         return nic._replace(applied="", incarnation=None)
-    incarnation = present or nic.incarnation
-    if (nic.applied, nic.incarnation) == (digest, incarnation):
-        return nic
-    return nic._replace(applied=digest, incarnation=incarnation)
+    return nic._replace(applied=digest, incarnation=present or nic.incarnation)
 
 
 def _has_vlan_in(scope: Scope, mac: str) -> bool:

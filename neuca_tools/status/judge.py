@@ -166,9 +166,7 @@ def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bo
     no_answer = not document.source and not document.none_for_us
     if waiting or no_answer:
         return "pending"
-    if codes or (document.stale and document.source):
-        return "degraded"
-    return "ok"
+    return "degraded" if codes or (document.stale and document.source) else "ok"
 
 
 def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
@@ -322,9 +320,7 @@ def nic_mac(link: Link) -> Optional[str]:
 
 def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> str:
     """What a network manager reports of an interface; `absent` if the manager does not run."""
-    if states is None:
-        return "absent"
-    return states.get(name or "", "unknown")
+    return "absent" if states is None else states.get(name or "", "unknown")
 
 
 def parent_name(link: Link) -> Optional[str]:
