@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -21,7 +21,7 @@ from neuca_tools.desired.names import own_names
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import lock_holder
 from neuca_tools.model import Automatic, Device, Document, World
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Plan
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import NOTHING_STORED, Intake
 from neuca_tools.state.store import not_in_run, unsaved_reason
@@ -72,9 +72,7 @@ def status_of(
     return with_unsaved(status, reason, postponed)
 
 
-def expected_outcome(
-    config: Config, intake: Intake, decision: Decision
-) -> tuple[Sequence[Operation], Status]:
+def expected_outcome(config: Config, intake: Intake, decision: Decision) -> tuple[Plan, Status]:
     """The operations of a pass at start, and the status after it if all of them succeed."""
     operations, postponed, reason = _split_plan(config, decision)
     wanted, present = decision.desired.links, decision.observed.links.items()
@@ -157,9 +155,7 @@ def _lease_texts(device: Device, world: World, asked: Automatic) -> Iterator[str
         yield f"no IPv{version} address from DHCP yet"
 
 
-def _split_plan(
-    config: Config, decision: Decision
-) -> tuple[Sequence[Operation], Sequence[Operation], str]:
+def _split_plan(config: Config, decision: Decision) -> tuple[Plan, Plan, str]:
     """What is left to do, what waits until the state can be saved, and why it cannot be."""
     operations = decision.plan()
     reason = unsaved_reason(config.state)
@@ -167,4 +163,5 @@ def _split_plan(
         return operations, (), not_in_run(config.state)
     postponed = postponed_operations(operations)
     waiting = {*postponed}
-    return [operation for operation in operations if operation not in waiting], postponed, reason
+    left = tuple(operation for operation in operations if operation not in waiting)
+    return left, postponed, reason

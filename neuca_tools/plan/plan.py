@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import filterfalse
-from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_files import is_our_uuid, link_of_label
@@ -80,7 +79,7 @@ def plan_operations(
     )
     ordered = sorted(operations, key=lambda operation: operation.phase)
     if scope is not None and widened is not None:
-        widened |= frozenset(_moving_members(scope, widened, sides))
+        widened = {*widened, *_moving_members(scope, widened, sides)}
     return route_steps.possible_operations(in_scope(ordered, widened), observed)
 
 
@@ -95,9 +94,7 @@ def in_scope(operations: Collection[Operation], scope: Scope) -> Plan:
     )
 
 
-def _widened_scope(
-    asked: Scope, observed: NetworkState, desired: NetworkState
-) -> Optional[frozenset[str]]:
+def _widened_scope(asked: Scope, observed: NetworkState, desired: NetworkState) -> Scope:
     """The scope with the virtual links on top of what may change."""
     if asked is None:
         return None

@@ -22,13 +22,14 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import Virtual
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, Plan
 from neuca_tools.plan.operations import ReloadManager, WriteFile
 from neuca_tools.state.leftovers import TITLES
 from neuca_tools.status.failures import apply_failures
 
 MAX_FILES = 3  # that are listed one by one
-NO_NAMES: Mapping[LinkKey, str] = {}
+Names = Mapping[LinkKey, str]
+NO_NAMES: Names = {}
 NO_WORLD = World()
 EXIT_CODES = {
     "ok": EXIT_OK,
@@ -99,7 +100,7 @@ class Status(NamedTuple):
     waits_for_management: bool = False
     has_routing_to_keep: bool = False
     problems: tuple[Problem, ...] = ()
-    names: Mapping[LinkKey, str] = {}
+    names: Names = NO_NAMES
     has_silent_manager: bool = False
 
 
@@ -108,13 +109,13 @@ def judge_host(
     document: DocumentStatus,
     resolution: Resolution,
     observed: NetworkState,
-    left: Sequence[Operation],
+    left: Plan,
     *,
     unapplied: Collection[str] = (),
     world: World = NO_WORLD,
     notes: Iterable[str] = (),
     report: Optional[Report] = None,
-    own_names: Mapping[LinkKey, str] = NO_NAMES,
+    own_names: Names = NO_NAMES,
 ) -> Status:
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
@@ -182,7 +183,7 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
     return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
-def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
+def with_unsaved(status: Status, reason: str, postponed: Plan) -> Status:
     """The status of a host that cannot save its state; `reason` says why, and is empty if it can.
 
     `postponed` are the operations that wait until it can (`apply.result.postponed_operations`).
@@ -198,9 +199,7 @@ def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) ->
     return status._replace(data=data, problems=(*status.problems, *waits))
 
 
-def _file_problems(
-    left: Sequence[Operation], failed: Sequence[Problem], applied: bool
-) -> list[Problem]:
+def _file_problems(left: Plan, failed: Sequence[Problem], applied: bool) -> list[Problem]:
     """One problem for each file that differs, or a single one if there are many.
 
     `applied`: a pass has carried out every request, so the files have been changed since. None if
@@ -215,7 +214,7 @@ def _file_problems(
     return [Problem(code, f'"{path}" is not {word}') for path in paths]
 
 
-def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
+def _failed_problems(report: Optional[Report], left: Plan) -> list[Problem]:
     """What could not be rolled back, and the failures of the last pass that leave work to do."""
     if report is None:
         return []
@@ -224,9 +223,7 @@ def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> lis
     return [*report.not_rolled_back, *failed]
 
 
-def _unfinished_problems(
-    left: Sequence[Operation], pending: Collection[Operation]
-) -> Iterator[Problem]:
+def _unfinished_problems(left: Plan, pending: Collection[Operation]) -> Iterator[Problem]:
     """What is left to do, apart from files."""
     for operation in left:
         if isinstance(operation, WriteFile):
@@ -260,10 +257,7 @@ def problem_json(problem: Problem) -> dict[str, str]:
 
 
 def _interfaces_json(
-    resolution: Resolution,
-    world: World,
-    problems: Sequence[Problem],
-    own_names: Mapping[LinkKey, str],
+    resolution: Resolution, world: World, problems: Sequence[Problem], own_names: Names
 ) -> Iterator[dict[str, Any]]:
     by_link, notes = _grouped_by_link(problems), _grouped_by_link(resolution.notes)
     devices = find_links(world, resolution.roles)
@@ -341,9 +335,7 @@ def _absent_name(link: Link, resolution: Resolution) -> Optional[str]:
     return (not link.key.rank and resolution.roles.name(link.key.mac)) or link.name
 
 
-def _desired_name(
-    link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
-) -> Optional[str]:
+def _desired_name(link: Link, resolution: Resolution, own_names: Names) -> Optional[str]:
     """The requested name of a link, whether or not it can be renamed now."""
     if not link.key.rank:
         return own_names.get(link.key)

@@ -34,6 +34,7 @@ from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, origin_by_setting
 from neuca_tools.status.judge import (
+    Names,
     Report,
     Status,
     member_names,
@@ -77,7 +78,7 @@ def outcome_json(after: Status) -> dict[str, Any]:
     }
 
 
-def _problem_of_link(problem: Problem, names: Mapping[LinkKey, str]) -> dict[str, Optional[str]]:
+def _problem_of_link(problem: Problem, names: Names) -> dict[str, Optional[str]]:
     link = problem.link and (names.get(problem.link) or str(problem.link))
     return {"link": link, **problem_json(problem)}
 
