@@ -117,12 +117,8 @@ class Restore(Purpose):
             for setting, value in record.written.items()
             if setting.link and getattr(restored.get(setting.link), setting.setting, None) is None
         }
-        return record._replace(
-            originals={key: original for key, original in left.items() if original != UNCHANGED},
-            original_sysctls={},
-            declined={},
-            written=written,
-        )
+        left = {key: original for key, original in left.items() if original != UNCHANGED}
+        return record._replace(originals=left, original_sysctls={}, declined={}, written=written)
 
 
 @dataclass(frozen=True)
@@ -275,10 +271,9 @@ def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome
 
 
 def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
+    present, originals = decision.observed.links, decision.record.originals
     links = {
-        key: _original_link(decision.observed.links[key], original)
-        for key, original in decision.record.originals.items()
-        if key in decision.observed.links
+        key: _original_link(present[key], originals[key]) for key in originals if key in present
     }
     sysctls = decision.record.original_sysctls
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})

@@ -68,11 +68,9 @@ class Pass(Purpose):
 
 def _host_operations(decision: Decision) -> list[Operation]:
     """What is planned of the part that belongs to no NIC, without what has retries of its own."""
-    return [
-        operation
-        for operation in decision.plan(decision.host_scope())
-        if not isinstance(operation, (WriteFile, WriteSysctl, ReloadManager, MarkLink))
-    ]
+    planned = decision.plan(decision.host_scope())
+    retried = (WriteFile, WriteSysctl, ReloadManager, MarkLink)
+    return [operation for operation in planned if not isinstance(operation, retried)]
 
 
 def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:

@@ -293,12 +293,9 @@ def decide_pass(
     resolution = resolution._replace(desired=desired, notes=notes)
     managed = resolution.roles.dhcp.links_of(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
-    record = leftovers.record_leaving(
-        leftovers.change_nics(record, leased, leaving=""),
-        resolution.roles.nics,
-        manager_files.marked_macs(resolution, record) - leased,
-        world,
-    )
+    dataplane = manager_files.marked_macs(resolution, record) - leased
+    record = leftovers.change_nics(record, leased, leaving="")
+    record = leftovers.record_leaving(record, resolution.roles.nics, dataplane, world)
     observed = observed_state(resolution, world, record)
     bypasses = coverage.bypassing_routes(resolution.roles, world, observed)
     problems = (*resolution.problems, *bypasses, *_duplicate_problems(observed, desired, world))

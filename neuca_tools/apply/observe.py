@@ -94,11 +94,8 @@ def _observed_devices(
 
 def _routes_of_others(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     """The routes of other programs through these devices only."""
-    return tuple(
-        route
-        for route in (*world.routes, *world.other_routes)
-        if route.message and all(index in indexes for index in route.indexes)
-    )
+    foreign = (route for route in (*world.routes, *world.other_routes) if route.message)
+    return tuple(route for route in foreign if all(index in indexes for index in route.indexes))
 
 
 def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:

@@ -139,12 +139,9 @@ class Result:
 
         Those that another program has changed again (without an errno) are not among them.
         """
-        refused = {
-            failure.operation.own_handle
-            for failure in self.failures
-            if isinstance(failure.operation, (WriteSysctl, SetDevice)) and failure.errno
-        }
-        return tuple(sorted(refused))
+        failed = (failure.operation for failure in self.failures if failure.errno)
+        settings = (WriteSysctl, SetDevice)
+        return tuple(sorted({each.own_handle for each in failed if isinstance(each, settings)}))
 
 
 def without_missing(operations: Iterable[Operation], missing: Iterable[LinkKey]) -> list[Operation]:
@@ -230,11 +227,9 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
     def present(link: Link) -> Link:
         foreign, now = link.foreign_addresses, observed.links.get(link.key, link)
         flushed = foreign.keys() - now.foreign_addresses.keys()
-        return replace(
-            link,
-            addresses=tuple(address for address in link.addresses if address not in flushed),
-            foreign_addresses={key: foreign[key] for key in foreign.keys() - flushed},
-        )
+        addresses = tuple(address for address in link.addresses if address not in flushed)
+        left = {address: foreign[address] for address in foreign.keys() - flushed}
+        return replace(link, addresses=addresses, foreign_addresses=left)
 
     links = {key: present(link) for key, link in before.links.items()}
     present_routes = {*observed.foreign_routes}

@@ -104,11 +104,9 @@ def automatic_default_routes(
     """
     defaults = [route for route in world.routes if route.is_default]
     of_management = {route.to.version for route in defaults if route.index in management}
-    return frozenset(
-        (route.index, route.to.version)
-        for route in defaults
-        if route.to.version not in of_management and is_automatic(route, world)
-    )
+    others = (route for route in defaults if route.to.version not in of_management)
+    automatic = (route for route in others if is_automatic(route, world))
+    return frozenset((route.index, route.to.version) for route in automatic)
 
 
 def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:

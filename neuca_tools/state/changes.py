@@ -101,11 +101,8 @@ def _new_vlans(record: Record, present: Mapping[str, Incarnation]) -> set[str]:
     new = set()
     for mac in present.keys() & record.nics.keys():
         before = record.nics[mac].incarnation
-        new |= {
-            str(LinkKey(mac, vlan_id))
-            for vlan_id, index in present[mac].vlans
-            if before is None or (vlan_id, index) not in before.vlans
-        }
+        known = before.vlans if before else ()
+        new |= {str(LinkKey(mac, vlan[0])) for vlan in present[mac].vlans if vlan not in known}
     return new
 
 
