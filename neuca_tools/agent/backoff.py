@@ -52,8 +52,5 @@ class Backoff:
 
     def left_out(self, now: float) -> dict[str, int]:
         """The parts that a pass leaves out now, each with the index of its interface."""
-        return {
-            name: entry.ifindex
-            for name, entry in self._failures.items()
-            if entry.due > now and name != WHOLE_PASS
-        }
+        waiting = {name: entry for name, entry in self._failures.items() if entry.due > now}
+        return {name: entry.ifindex for name, entry in waiting.items() if name != WHOLE_PASS}

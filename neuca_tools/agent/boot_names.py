@@ -288,11 +288,8 @@ def _announce_to_udev(moved: Mapping[int, str]) -> None:
 def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:
     """Log the NICs that do not have their name. Returns whether there is none."""
     own = own_names(names.roles, names.requests, record)
-    in_use = {
-        device.index: own.get(LinkKey(mac), device.name)
-        for mac, device in names.roles.nics.items()
-        if device.index in names.in_use
-    }
+    held = {mac: nic for mac, nic in names.roles.nics.items() if nic.index in names.in_use}
+    in_use = {nic.index: own.get(LinkKey(mac), nic.name) for mac, nic in held.items()}
     current = {index: device.name for index, device in after.devices.items()}
     wanted = {**names.wanted, **in_use}
     wrong = [index for index in sorted(wanted) if current.get(index) != wanted[index]]

@@ -143,11 +143,9 @@ class Tuning(Purpose):
 
 def _without_renames(decision: Decision) -> Difference:
     """What to change if each link keeps its name until a pass gives it the requested one."""
-    observed, desired = decision.observed.links, decision.desired.links
-    links = {
-        key: replace(link, name=observed[key].name) if key in observed else link
-        for key, link in desired.items()
-    }
+    names = {key: link.name for key, link in decision.observed.links.items()}
+    desired = decision.desired.links.items()
+    links = {key: replace(link, name=names.get(key, link.name)) for key, link in desired}
     return replace(decision.difference, desired=decision.desired._replace(links=links))
 
 

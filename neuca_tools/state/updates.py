@@ -250,12 +250,8 @@ def _in_force(original: OriginalValues, current: Link, request: LinkRequest) -> 
     The kernel restores the earlier MTU of a link that leaves a bond, so the bond's says nothing.
     """
     names = [name for name in ATTRIBUTES if not (current.is_in_bond and name == "mtu")]
-    values = ((name, getattr(original, name)) for name in names)
-    return {
-        name: None
-        for name, value in values
-        if value is not None and value == getattr(current, name) and not getattr(request, name)
-    }
+    unasked = (name for name in names if not getattr(request, name))
+    return {name: None for name in unasked if getattr(original, name) == getattr(current, name)}
 
 
 def _host_originals(
