@@ -117,9 +117,8 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     kept = of_this_boot(records.load_record(state), hostid.boot_id())
     records.save_record(state, kept)
     records.save_machine(state, now._replace(set_aside=why))
-    log.warning(
-        'this disk has the state of another machine: %s; it is set aside in "%s"', why, place
-    )
+    text = 'this disk has the state of another machine: %s; it is set aside in "%s"'
+    log.warning(text, why, place)
 
 
 def udev_rules(config: Config) -> list[Path]:

@@ -116,9 +116,8 @@ def _end_trial(config: Config) -> None:
         with locked(config.pass_lock, config.command_timeout):
             is_dropped = trial_file.recover_from_trial(config)
         if is_dropped:
-            print(
-                "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
-            )
+            text = "a trial was interrupted by a reboot, dropping its record"
+            print(f"neuca: {text}", file=sys.stderr)
     except (ApplyError, ObserveError, RecordError) as error:
         print(f"neuca: {error.text}, ignoring", file=sys.stderr)
 

@@ -93,9 +93,8 @@ def _drop_ins(directory: Path) -> list[Path]:
         return []
     except OSError as error:
         reason = error.strerror or error
-        raise ConfigError(
-            f'cannot read the configuration directory "{directory}": {reason}'
-        ) from None
+        what = f'cannot read the configuration directory "{directory}"'
+        raise ConfigError(f"{what}: {reason}") from None
     return [name for name in names if name.suffix == ".conf" and not name.name.startswith(".")]
 
 
