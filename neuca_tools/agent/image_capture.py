@@ -134,9 +134,6 @@ def _created_file(new: Path) -> Iterator[IO[bytes]]:
             new.unlink()
 
 
-# --- What the copy has in another form ------------------------------------------------------------
-
-
 def excluded_paths(config: Config, findings: Findings) -> list[Path]:
     """The files that the copy does not have: also those that the agent may write meanwhile."""
     traces = [
@@ -175,9 +172,6 @@ def _stage_replacements(place: Path, root: Path, findings: Findings) -> Iterator
         os.chown(file, status.st_uid, status.st_gid)
         shutil.copystat(original, file, follow_symlinks=False)
         yield file, original
-
-
-# --- tar ------------------------------------------------------------------------------------------
 
 
 def tar_arguments(root: Path, destination: Path, absent: Iterable[Path]) -> list[str]:

@@ -135,8 +135,5 @@ def updated_machine(before: Machine, now: Machine, instance_id: str) -> Machine:
     instances = dict(before.instances)
     if name:
         instances[kind] = name
-    return before._replace(
-        machine_id=now.machine_id or before.machine_id,
-        uuid=now.uuid or before.uuid,
-        instances=instances,
-    )
+    machine_id, uuid = now.machine_id or before.machine_id, now.uuid or before.uuid
+    return before._replace(machine_id=machine_id, uuid=uuid, instances=instances)

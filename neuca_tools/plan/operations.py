@@ -285,8 +285,6 @@ class Activate(LinkOperation):
         writer.managers.activate(self.on.name, self.profile)
 
 
-# --- DHCP clients ---------------------------------------------------------------------------------
-
 _TITLES = {"": "DHCP client", "dhcp6": "DHCPv6 client", "ra": "autoconfiguration"}
 
 

@@ -218,9 +218,6 @@ def save_trial(where: Where, trial: Trial) -> None:
     save_state(where, TRIAL, {**trial._asdict(), "record": _record_json(trial.record)}, 0o644)
 
 
-# --- JSON -----------------------------------------------------------------------------------------
-
-
 def _check_record(record: Record) -> None:
     """Raise ValueError for a name or network that is not possible."""
     for text, nic in record.nics.items():

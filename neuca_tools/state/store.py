@@ -110,9 +110,6 @@ def _json_members(body: Mapping[str, Any]) -> list[str]:
     return [f"{encoder.encode(key)}:{encoder.encode(part)}" for key, part in sorted(body.items())]
 
 
-# --- Without room ---------------------------------------------------------------------------------
-
-
 def unsaved_reason(directories: StateDirectories) -> str:
     """Why the state could not be saved; empty if all of it is saved."""
     return _recorded_reason(directories.run)
@@ -227,9 +224,6 @@ def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
         return read_bytes(path) == content and path.stat().st_mode & 0o777 == mode
     except OSError:
         return False
-
-
-# --- Reading --------------------------------------------------------------------------------------
 
 
 def _read_content(path: Path) -> Optional[bytes]:
