@@ -133,7 +133,7 @@ def report_pass(
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and not_retried:
-        tried = tried_parts(outcome).difference(not_retried)
+        tried = _tried_parts(outcome).difference(not_retried)
         problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
         not_rolled_back += tuple(_problems_left(last.not_rolled_back, tried))
     all_removed = (*(last.removed if last else ()), *removed)[-MAX_REMOVED:]
@@ -143,7 +143,22 @@ def report_pass(
     return report
 
 
-def tried_parts(outcome: Outcome) -> frozenset[str]:
+def failed_parts(
+    outcome: Outcome, before: Decision, not_retried: Collection[str]
+) -> dict[str, int]:
+    """The parts of the scope that failed, with the index of each interface.
+
+    The index is 0 without an interface, and for a DHCP client. A client that had to be restarted
+    counts as failed, so that one that exits at once is not restarted by every event.
+    """
+    tried = _tried_parts(outcome).difference(not_retried, outcome.result.nics_waiting_for_address)
+    indexes, clients = indexes_of(outcome.decision), before.observed.clients
+    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
+    started = of_kind(outcome.result.done, StartClient)
+    return failed | {client.label: 0 for client in started if clients.get(client.label) == ""}
+
+
+def _tried_parts(outcome: Outcome) -> frozenset[str]:
     """The parts of the scope on which an operation was carried out or failed, and the host's."""
     operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
@@ -151,12 +166,6 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
     routes = {f"{ROUTES_OF}{mac}" for mac in macs}
     host = changes.host_scope(outcome.decision.resolution)
     return frozenset({*macs, *routes, *host, *outcome.result.refused_settings})
-
-
-def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
-    """The labels of the DHCP clients that had ended and were started again."""
-    started = of_kind(outcome.result.done, StartClient)
-    return [client.label for client in started if before.observed.clients.get(client.label) == ""]
 
 
 def _problems_left(problems: Iterable[Problem], tried: Collection[str]) -> Iterator[Problem]:
