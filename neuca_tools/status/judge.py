@@ -6,21 +6,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
-from neuca_tools.model import (
-    Device,
-    Link,
-    LinkKey,
-    LinkRequest,
-    NetworkState,
-    Problem,
-    ProblemCode,
-    World,
-)
+from neuca_tools.model import Device, Link, LinkKey, NetworkState, Problem, ProblemCode, World
 from neuca_tools.model.links import Virtual
 from neuca_tools.plan.operation import Operation, Plan
 from neuca_tools.plan.operations import ReloadManager, WriteFile
@@ -281,7 +272,7 @@ def _interfaces_json(
             "notes": [note.to_json() for note in notes[link.key]],
             "parent": parent_name(link),
             "vlan_id": link.key.vlan_id,
-            "members": member_names(link),
+            "members": member_names(link.virtual),
             "master": link.master and str(link.master),
             "table": resolution.tables.get(link.key),
         }
@@ -325,9 +316,9 @@ def parent_name(link: Link) -> Optional[str]:
     return lower and str(lower)
 
 
-def member_names(link: Union[Link, LinkRequest]) -> list[str]:
+def member_names(virtual: Optional[Virtual]) -> list[str]:
     """The members of a bond or the ports of a bridge, as text."""
-    return [str(member) for member in (link.virtual or Virtual()).members]
+    return [str(member) for member in (virtual or Virtual()).members]
 
 
 def _absent_name(link: Link, resolution: Resolution) -> Optional[str]:

@@ -114,7 +114,7 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": {dotted_name(path): value for path, value in sysctls.items()},
         "device": dict(link.device),
-        "members": member_names(link),
+        "members": member_names(link.virtual),
         "master": link.master and str(link.master),
         "options": dict((link.virtual or Virtual()).options),
     }
@@ -191,7 +191,7 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": dict(link.sysctls),
         "device": dict(link.device),
-        "members": member_names(link),
+        "members": member_names(virtual),
         "parent": virtual.parent and str(virtual.parent),
         "options": dict(virtual.options),
         "automatic": link.automatic and link.automatic._asdict(),
