@@ -79,7 +79,8 @@ class Job:
         started_with = self.at_start[0] if self.at_start else ""
         is_for_another = result.made_pass and result.sha256 != started_with
         at_start = None if result.waits_for_trial or is_for_another else self.at_start
-        gone, sha256 = () if result.completed_pass else self.gone, result.sha256 or self.sha256
+        gone = () if result.completed_pass else self.gone
+        sha256 = result.sha256 or self.sha256
         return replace(self, sha256=sha256, session=result.session, gone=gone, at_start=at_start)
 
 

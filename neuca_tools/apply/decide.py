@@ -178,8 +178,10 @@ class Difference:
         return self.plan_for(None)
 
     def plan_for(self, scope: Scope) -> Plan:
-        states, renames_while_up = (self.observed, self.desired), self.rename_while_up
-        return plan_operations(*states, self.owned, scope=scope, rename_while_up=renames_while_up)
+        renames_while_up = self.rename_while_up
+        return plan_operations(
+            self.observed, self.desired, self.owned, scope=scope, rename_while_up=renames_while_up
+        )
 
 
 class Decision(NamedTuple):

@@ -101,11 +101,8 @@ _ROWS = (
         "json dry-run",
     ),
     (
-        *(
-            "collect-logs",
-            "collect",
-            "collect logs and diagnostics, without secrets, in a tar file",
-        ),
+        *("collect-logs", "collect"),
+        "collect logs and diagnostics, without secrets, in a tar file",
         "output",
     ),
     ("get-public-ip", "data", "print the public IPv4 address from the metadata service"),

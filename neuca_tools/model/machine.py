@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional, Union
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A UUID of all zeros or all ones is not set (SMBIOS 3.7, 7.2.1).
-_NOT_SET = {*"0-"}, {*"f-"}
+_NOT_SET = ({"0", "-"}, {"f", "-"})
 # The format is that of machine-id(5).
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 

@@ -225,7 +225,8 @@ class WriteFile(Operation):
 
     @property
     def text(self) -> str:
-        return f'{"remove" if self.content is None else "write"} "{self.path}"'
+        verb = "remove" if self.content is None else "write"
+        return f'{verb} "{self.path}"'
 
     def run(self, writer: Writer) -> None:
         writer.write_files({self.path: self.content})

@@ -59,6 +59,7 @@ def _targets_of(sides: Sides, hop: Hop) -> tuple[Target, ...]:
 
 
 def _is_possible_at_the_end(sides: Sides, hop: Hop) -> bool:
+    """Whether the links of all next hops will be there, and up."""
     return _can_exist(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links))
 
 
