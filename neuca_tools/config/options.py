@@ -280,13 +280,9 @@ KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
 # Without them, more would be changed or believed than the administrator permits. The default of
 # every other option is the most careful value, or changes nothing beyond the requests. A DHCP
 # client that an earlier version knew must not stop an upgrade.
-PROTECTIVE = frozenset(
-    {
-        *MAC_LISTS,
-        ("linux", "managers"),
-        ("metadata", "sources"),
-        *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
-    }
-)
+PROTECTIVE = {
+    *(*MAC_LISTS, ("linux", "managers"), ("metadata", "sources")),
+    *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
+}
 RAW_SECTIONS = ("selftest",)
 SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)

@@ -19,13 +19,8 @@ METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("f
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
 # Azure's wireserver, Alibaba's metadata service; the services of EC2, Google, Oracle and Scaleway.
 PLATFORM_HOSTS: tuple[Host, ...] = (
-    ip_address("168.63.129.16"),
-    ip_address("100.100.100.200"),
-    ip_address("fd00:ec2::123"),
-    ip_address("fd00:ec2::253"),
-    ip_address("fd20:ce::254"),
-    ip_address("fd00:c1::a9fe:a9fe"),
-    ip_address("fd00:42::42"),
+    *map(ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::123", "fd00:ec2::253")),
+    *map(ip_address, ("fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42")),
 )
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
