@@ -74,11 +74,8 @@ class State:
             network = prefix.network
             if prefix.on_link and _has_room(self._networks, network):
                 self._networks[network] = now + prefix.valid
-            if (
-                prefix.autonomous
-                and network.prefixlen == 64
-                and _has_room(self._addresses, network)
-            ):
+            is_for_addresses = prefix.autonomous and network.prefixlen == 64
+            if is_for_addresses and _has_room(self._addresses, network):
                 left = self._addresses.get(network, _Lifetime(now, now)).until - now
                 valid = max(prefix.valid, min(left, SHORTEST_VALID_SECONDS))
                 self._addresses[network] = _Lifetime(now + valid, now + prefix.preferred)

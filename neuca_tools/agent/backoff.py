@@ -1,7 +1,6 @@
 """Which failed parts of a pass are not tried again yet: each has intervals of its own that grow.
 
-A pass for an event leaves these parts alone. What a failing NIC changes, which causes events too,
-thus never leads to another attempt.
+A pass for an event leaves these alone, so what a failing NIC changes never causes an attempt.
 """
 
 # SPDX-License-Identifier: MIT
@@ -53,8 +52,5 @@ class Backoff:
 
     def left_out(self, now: float) -> dict[str, int]:
         """The parts that a pass leaves out now, each with the index of its interface."""
-        return {
-            name: entry.ifindex
-            for name, entry in self._failures.items()
-            if entry.due > now and name != WHOLE_PASS
-        }
+        waiting = {name: entry for name, entry in self._failures.items() if entry.due > now}
+        return {name: entry.ifindex for name, entry in waiting.items() if name != WHOLE_PASS}

@@ -111,15 +111,11 @@ def needs_no_wait(config: Config, world: World) -> bool:
     """Whether a boot with the NICs of this look need not wait for udev.
 
     Each has its name. No recorded NIC is absent, so that nothing that appears takes its name, and
-    each has a rule, which keeps its name. False if none is recorded. Raises RecordError,
-    ObserveError.
+    each has a rule, which keeps it. False if none is recorded. Raises RecordError, ObserveError.
     """
     requests, record = _recorded_requests(config)
-    recorded = {
-        mac
-        for mac, nic in record.nics.items()
-        if not (nic.released or LinkKey(mac).virtual_kind or mac in config.ignored_macs)
-    }
+    kept = {mac for mac, nic in record.nics.items() if not nic.released} - config.ignored_macs
+    recorded = {mac for mac in kept if not LinkKey(mac).virtual_kind}
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
     names = _requested_names(config, world, requests, record)
     present = names.roles.nics.keys()
@@ -134,8 +130,7 @@ def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Reco
 def read_local_sources(config: Config) -> Intake:
     """Read the document from the sources that need no network, such as a config drive.
 
-    If it is another machine's than the one the state belongs to, the state is set aside first.
-    Raises NeucaError.
+    If it is not that of the machine in the state, the state is set aside first. Raises NeucaError.
     """
     local = without_network([parse_source(text) for text in config.sources])
     intake = last_good(config.state)
@@ -191,10 +186,7 @@ def _write_marks(
     from neuca_tools.plan.operation import of_kind
     from neuca_tools.plan.operations import WriteFile
 
-    with (
-        locked(config.pass_lock, config.command_timeout),
-        open_host(config, intake) as host,
-    ):
+    with locked(config.pass_lock, config.command_timeout), open_host(config, intake) as host:
         decision = host.decide(record)
         roles = decision.resolution.roles
         configured = config.ignored_macs | {request.key.mac for request in config.links}
@@ -207,10 +199,7 @@ def _write_marks(
 
 
 def devices_in_use(world: World) -> frozenset[int]:
-    """The devices that cannot be renamed now, by index: up, with an address that is not link-local.
-
-    Empty if the kernel renames devices that are up (6.2 and later).
-    """
+    """Devices that this kernel cannot rename now: up, with an address that is not link-local."""
     if world.rename_while_up:
         return frozenset()
     return frozenset(
@@ -225,8 +214,7 @@ def rename_devices(
 ) -> dict[int, str]:
     """Rename devices to the names in `wanted`; returns the new names of those that were renamed.
 
-    If one cannot be renamed, the NICs that wait for its name get another one: none keeps a
-    temporary name.
+    If one cannot be renamed, NICs that wait for its name get another one, but no temporary one.
     """
     current = {index: world.devices[index].name for index in wanted}
     moved: dict[int, str] = {}
@@ -280,11 +268,8 @@ def _rename_with_retries(
 
 def _not_ready(world: World) -> dict[int, str]:
     """Hardware that udev has not finished processing, and never will after a failed rename."""
-    return {
-        index: device.name
-        for index, device in world.devices.items()
-        if device.hardware and not udev.is_initialised(index)
-    }
+    hardware = {index: device.name for index, device in world.devices.items() if device.hardware}
+    return {index: name for index, name in hardware.items() if not udev.is_initialised(index)}
 
 
 def _announce_to_udev(moved: Mapping[int, str]) -> None:
@@ -303,11 +288,8 @@ def _announce_to_udev(moved: Mapping[int, str]) -> None:
 def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:
     """Log the NICs that do not have their name. Returns whether there is none."""
     own = own_names(names.roles, names.requests, record)
-    in_use = {
-        device.index: own.get(LinkKey(mac), device.name)
-        for mac, device in names.roles.nics.items()
-        if device.index in names.in_use
-    }
+    held = {mac: nic for mac, nic in names.roles.nics.items() if nic.index in names.in_use}
+    in_use = {nic.index: own.get(LinkKey(mac), nic.name) for mac, nic in held.items()}
     current = {index: device.name for index, device in after.devices.items()}
     wanted = {**names.wanted, **in_use}
     wrong = [index for index in sorted(wanted) if current.get(index) != wanted[index]]

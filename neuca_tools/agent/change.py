@@ -110,21 +110,15 @@ class Restore(Purpose):
         record, restored = decision.record, decision.desired.links
         if result.failures:
             return record
-        left = {
-            key: _not_restored(original, restored.get(key))
-            for key, original in record.originals.items()
-        }
+        originals = record.originals.items()
+        left = {key: _not_restored(original, restored.get(key)) for key, original in originals}
         written = {
             setting: value
             for setting, value in record.written.items()
             if setting.link and getattr(restored.get(setting.link), setting.setting, None) is None
         }
-        return record._replace(
-            originals={key: original for key, original in left.items() if original != UNCHANGED},
-            original_sysctls={},
-            declined={},
-            written=written,
-        )
+        left = {key: original for key, original in left.items() if original != UNCHANGED}
+        return record._replace(originals=left, original_sysctls={}, declined={}, written=written)
 
 
 @dataclass(frozen=True)
@@ -135,10 +129,7 @@ class Tuning(Purpose):
     others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings to change, in the order of a pass.
-
-        Not those of links that a pass creates, nor of places in a bond or bridge that it gives.
-        """
+        """The settings to change, but for those of links and places that only a pass creates."""
         plan = _without_renames(decision).whole_plan
         created = {creation.on.key for creation in of_kind(plan, CreateLink)}
         planned: list[Operation] = []
@@ -152,11 +143,9 @@ class Tuning(Purpose):
 
 def _without_renames(decision: Decision) -> Difference:
     """What to change if each link keeps its name until a pass gives it the requested one."""
-    observed, desired = decision.observed.links, decision.desired.links
-    links = {
-        key: replace(link, name=observed[key].name) if key in observed else link
-        for key, link in desired.items()
-    }
+    names = {key: link.name for key, link in decision.observed.links.items()}
+    desired = decision.desired.links.items()
+    links = {key: replace(link, name=names.get(key, link.name)) for key, link in desired}
     return replace(decision.difference, desired=decision.desired._replace(links=links))
 
 
@@ -183,10 +172,7 @@ def release_nic(config: Config, mac: str, *, dry_run: bool) -> Result:
 
 @contextmanager
 def _locked(config: Config, dry_run: bool) -> Iterator[None]:
-    """The lock of passes, with room for the state; without it if nothing is changed.
-
-    Raises NeucaError.
-    """
+    """The lock of passes, with room for the state, unless nothing is changed. Raises NeucaError."""
     if dry_run:
         yield
         return
@@ -263,10 +249,7 @@ def _without_released(record: Record, mac: str) -> Record:
 
 
 def revert_settings(config: Config, *, dry_run: bool) -> Result:
-    """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
-
-    The next pass at start sets them again. Raises NeucaError.
-    """
+    """Restore the original values, until a pass at start sets all again. Raises NeucaError."""
     with _locked(config, dry_run), open_host(config, last_good(config.state)) as host:
         return _run_or_plan(host, Restore(config.sysctl_directory / SYSCTL_FILE), dry_run)
 
@@ -286,10 +269,9 @@ def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome
 
 
 def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
+    present, originals = decision.observed.links, decision.record.originals
     links = {
-        key: _original_link(decision.observed.links[key], original)
-        for key, original in decision.record.originals.items()
-        if key in decision.observed.links
+        key: _original_link(present[key], originals[key]) for key in originals if key in present
     }
     sysctls = decision.record.original_sysctls
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
@@ -303,15 +285,12 @@ def _not_restored(original: OriginalValues, restored: Optional[Link]) -> Origina
 
 
 def _original_link(link: Link, original: OriginalValues) -> Link:
-    """The link with its original settings, but for those of a place that it has left.
-
-    A bond sets the MTU of its members.
-    """
+    """The link with its original settings, but for those of a place that it has left."""
     device = original.device.items()
     return replace(
         link,
         state=None,
-        mtu=None if link.is_in_bond else original.mtu,
+        mtu=None if link.is_in_bond else original.mtu,  # which the bond sets
         txqueuelen=original.txqueuelen,
         sysctls=original.sysctls,
         device={
@@ -328,8 +307,8 @@ def apply_tuning(
     """Apply the settings that documents request and profiles want, and nothing else.
 
     `read` returns the document, and is called with the lock held. A choice of profiles holds until
-    the next boot. It is saved before anything is set, so that every later pass agrees with it.
-    Raises NeucaError.
+    the next boot, and is saved before anything is set, so that later passes agree with it. Raises
+    NeucaError.
     """
     with locked(config.pass_lock, config.command_timeout):
         intake = read()

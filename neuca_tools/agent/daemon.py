@@ -134,10 +134,8 @@ class Daemon:
         if self._worker is None and not self._is_stopping:
             self._start_what_is_due(now)
         elif job_deadline is not None and now >= job_deadline and self._worker:
-            log.error(
-                "a pass took longer than %g s (command-timeout), killing it",
-                self.config.command_timeout,
-            )
+            seconds = self.config.command_timeout
+            log.error("a pass took longer than %g s (command-timeout), killing it", seconds)
             self._end()
 
     def _start_what_is_due(self, now: float) -> None:
@@ -187,7 +185,11 @@ class Daemon:
         if worker is None:
             return
         self._end_child()
-        result = worker.result() or self._result_without_report()
+        result = worker.result()
+        if result is None:
+            log.error("the pass ended without a report")
+            failed = JobResult(failed={WHOLE_PASS: 0})
+            result = failed._replace(sha256=self._job.sha256, session=self._job.session)
         self._restore_directories()
         self._remember(result)
         self._discard_events(result.new_links)
@@ -197,11 +199,6 @@ class Daemon:
         self._say_ready(result.text)
         if result.text:
             systemd.notify(f"STATUS={result.text}")
-
-    def _result_without_report(self) -> JobResult:
-        """That of a child that has failed, and is reaped."""
-        log.error("the pass ended without a report")
-        return JobResult(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
 
     def _restore_directories(self) -> None:
         """Create a directory again that was removed, as only systemd can in the unit's sandbox.
@@ -328,10 +325,7 @@ class Daemon:
             self._plan_event_pass(EVENT_GAP_SECONDS, {indexes.get(name, 0) for name in added})
 
     def _plan_event_pass(self, quiet_seconds: float, links: Collection[int]) -> None:
-        """Plan a pass for when `quiet_seconds` have passed without an event of these links.
-
-        The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
-        """
+        """Plan a pass for when `quiet_seconds` have passed without an event of these links."""
         now = time.monotonic()
         self._changed_links.update(links)
         if self._event_pass_deadline is None:

@@ -34,9 +34,7 @@ from neuca_tools.state.store import Where
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
 _OF_A_DRIVE = (
-    "openstack/*/meta_data.json",
-    "openstack/*/network_data.json",
-    "openstack/*/user_data",
+    *("openstack/*/meta_data.json", "openstack/*/network_data.json", "openstack/*/user_data"),
     "ec2/latest/user-data",
 )
 _MAX_FILES = 100  # files: nova has had some fifteen versions so far
@@ -73,9 +71,8 @@ class Volume(NamedTuple):
             part = instance.OPENSTACK
             name = f"openstack/{version}/{part}"
         with suppress(DocumentError):  # the source reports what is wrong with it
-            return combined.instance_id(
-                combined.reduce_documents({part: self.documents.get(name, b"")})
-            )
+            parts = {part: self.documents.get(name, b"")}
+            return combined.instance_id(combined.reduce_documents(parts))
         return ""
 
 
@@ -92,11 +89,9 @@ def read_volume(place: Path) -> Volume:
 def store_volume(volume: Volume, run_directory: Path) -> None:
     """Replace the documents of the last volume of this kind. Raises ApplyError."""
     place = run_directory / DRIVES / volume.kind
-    before: dict[Path, Optional[bytes]] = {
-        path: None for path in place.rglob("*") if path.is_file()
-    }
-    new = {place / name: data for name, data in volume.documents.items()}
-    write_files({**before, **new}, mode=0o600)
+    files: dict[Path, Optional[bytes]] = dict.fromkeys(filter(Path.is_file, place.rglob("*")))
+    files |= {place / name: data for name, data in volume.documents.items()}
+    write_files(files, mode=0o600)
     for path in sorted(place.rglob("*"), reverse=True):
         with suppress(OSError):  # an empty directory would be a version without documents
             path.rmdir()
@@ -149,8 +144,7 @@ def recorded_volumes(state: Where, run_directory: Path) -> RecordedInstance:
 
     If the disk was copied to other hardware, only what was read since the boot.
     """
-    read = [_stored_copy(run_directory, kind) for kind in KINDS.values()]
-    copies = [copy for copy in read if copy]
+    copies = [*filter(None, (_stored_copy(run_directory, kind) for kind in KINDS.values()))]
     instances = {copy.instance for copy in copies} - {""}
     digests = {copy.digest for copy in copies}
     before = records.load_machine(state)
@@ -250,6 +244,6 @@ def unreported_lines(lines: Sequence[str], run_directory: Path) -> list[str]:
 def keep_reason(name: str, why: str, run_directory: Path) -> None:
     """Record why a volume is not used; an empty reason removes the record."""
     log = records.load_volumes(run_directory)
-    all_reasons = {**log.refused, name: why}
-    reasons = {device: reason for device, reason in all_reasons.items() if reason}
+    reasons = {**log.refused, name: why}
+    reasons = {device: reason for device, reason in reasons.items() if reason}
     records.save_volumes(run_directory, log._replace(refused=reasons))

@@ -30,10 +30,7 @@ PLACE = "set-aside"  # below the state directory
 
 
 def set_aside_foreign_state(config: Config) -> bool:
-    """Before any document is read: set the state aside if it is certainly another machine's.
-
-    Returns whether it was set aside. Raises NeucaError.
-    """
+    """Whether the state was certainly another machine's, and is set aside. Raises NeucaError."""
     if not _foreign_reason(config):
         return False
     with locked(config.pass_lock, config.command_timeout):
@@ -57,10 +54,9 @@ def _foreign_reason(config: Config) -> str:
 def record_machine(config: Config, intake: Intake) -> None:
     """Record which machine the state belongs to; set it aside if a source says that it is another.
 
-    A record that cannot be used stays as it is, because it says which metadata service may be
-    asked. A trial that was killed is ended (`trial_file.recover_from_trial`), so that the pass that
-    follows returns to the active document. To be called with the lock of a pass held. Raises
-    ApplyError.
+    A record that cannot be used stays, because it says which metadata service may be asked. A trial
+    that was killed is ended (`trial_file.recover_from_trial`), so that the pass that follows
+    returns to the active document. To be called with the lock of a pass held. Raises ApplyError.
     """
     trial_file.recover_from_trial(config)
     trial_file.remove_trial(config)
@@ -101,10 +97,9 @@ def status_notes(config: Config) -> list[str]:
 def _set_aside(config: Config, now: Machine, why: str) -> None:
     """Copy what another machine left to PLACE, then remove it.
 
-    Raises ApplyError, ObserveError, RecordError.
-
     `why` says how we know. The copy is complete before anything is removed, and the record of the
-    machine is replaced last: if this is interrupted, the next start does it again.
+    machine is replaced last: if this is interrupted, the next start does it again. Raises
+    ApplyError, ObserveError, RecordError.
     """
     # For a clone only; it saves 20 ms.
     from neuca_tools.guest import version1
@@ -122,9 +117,8 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     kept = of_this_boot(records.load_record(state), hostid.boot_id())
     records.save_record(state, kept)
     records.save_machine(state, now._replace(set_aside=why))
-    log.warning(
-        'this disk has the state of another machine: %s; it is set aside in "%s"', why, place
-    )
+    text = 'this disk has the state of another machine: %s; it is set aside in "%s"'
+    log.warning(text, why, place)
 
 
 def udev_rules(config: Config) -> list[Path]:
@@ -145,9 +139,8 @@ def _copy(paths: Sequence[Path], place: Path) -> None:
     """
     contents = {path: observed_content(path) for path in paths}
     there = names_in(place)
-    if observed_content(place / records.MACHINE) != observed_content(
-        place.parent / records.MACHINE
-    ):
+    earlier, own = (observed_content(each / records.MACHINE) for each in (place, place.parent))
+    if earlier != own:
         write_files({place / name: None for name in there})
         there = []
     missing = {

@@ -134,9 +134,6 @@ def _created_file(new: Path) -> Iterator[IO[bytes]]:
             new.unlink()
 
 
-# --- What the copy has in another form ------------------------------------------------------------
-
-
 def excluded_paths(config: Config, findings: Findings) -> list[Path]:
     """The files that the copy does not have: also those that the agent may write meanwhile."""
     traces = [
@@ -177,9 +174,6 @@ def _stage_replacements(place: Path, root: Path, findings: Findings) -> Iterator
         yield file, original
 
 
-# --- tar ------------------------------------------------------------------------------------------
-
-
 def tar_arguments(root: Path, destination: Path, absent: Iterable[Path]) -> list[str]:
     """The command line of tar, without the directory to read from."""
     words = ["tar", "--create", "--file=-", *FORMAT]
@@ -203,21 +197,10 @@ class _Archive:
         self._root, self._stream, self._source = root, stream, stream
 
     def fill(self, words: list[str], destination: Path) -> bool:
-        """Run tar on a mount of the root; return whether files changed meanwhile.
-
-        Raises ApplyError, OSError.
-        """
+        """Run tar on a mount of the root; whether files changed. Raises ApplyError, OSError."""
+        shell = ("sh", "-c", MOUNT_AND_RUN, "sh")
         with subprocess.Popen(
-            [
-                "unshare",
-                "--mount",
-                "--propagation=private",
-                "sh",
-                "-c",
-                MOUNT_AND_RUN,
-                "sh",
-                *words,
-            ],
+            ["unshare", "--mount", "--propagation=private", *shell, *words],
             env=programs.ENVIRONMENT,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -286,8 +269,5 @@ def _checksum_line(digest: str, name: str) -> bytes:
 
 
 def other_mounts() -> list[str]:
-    """The places below the root where another disk is mounted, which the copy does not have.
-
-    Raises ApplyError.
-    """
+    """Where other disks are mounted below the root, which the copy lacks. Raises ApplyError."""
     return sorted({mount.mount_point for mount in blockdev.read_mounts("/dev/")} - {"/"})

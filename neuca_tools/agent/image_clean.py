@@ -95,10 +95,7 @@ class Findings(NamedTuple):
 
 
 def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
-    """Find the agent's files, and with `with_identity` also those of the host below `root`.
-
-    Raises ApplyError, ObserveError.
-    """
+    """Find the agent's files, `with_identity` also the host's. Raises ApplyError, ObserveError."""
     # Users come first, since a file of the agent's lists them.
     ours: list[Union[Trace, UserWithdrawal]] = [*users.users_to_withdraw(config)]
     own = [*own_files(config), root / METRICS]
@@ -194,11 +191,8 @@ def identity_files(root: Path) -> list[Trace]:
 def host_keys(root: Path) -> list[Trace]:
     """The host keys of the SSH server, with their certificates. Raises ObserveError."""
     directory, pattern = HOST_KEYS
-    return [
-        Trace(root / directory / name)
-        for name in names_in(root / directory)
-        if pattern.fullmatch(name)
-    ]
+    place = root / directory
+    return [Trace(place / name) for name in names_in(place) if pattern.fullmatch(name)]
 
 
 @contextmanager

@@ -71,9 +71,8 @@ def decide_document(
     active = last_good(config.state)
     if active.stored is None or active.stored.sha256 == latest.stored.sha256:
         return intake
-    return intake._replace(
-        document=active.document, stored=active.stored, reason=_unapplied_reason(latest)
-    )
+    reason = _unapplied_reason(latest)
+    return intake._replace(document=active.document, stored=active.stored, reason=reason)
 
 
 def _unapplied_reason(latest: Intake) -> str:
@@ -83,9 +82,8 @@ def _unapplied_reason(latest: Intake) -> str:
     reason = "the configuration requests no document (sources = none)"
     if latest.stored and latest.stored.source:
         reason = f"{latest.stored.source} has another document"
-    return (
-        f"{reason}, which is not applied until it changes or neucad starts: neuca apply applies it"
-    )
+    remedy = "until it changes or neucad starts: neuca apply applies it"
+    return f"{reason}, which is not applied {remedy}"
 
 
 def last_seen_digest(config: Config) -> str:

@@ -46,13 +46,11 @@ def read_surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundin
     world = kernel_state.read_world()
     if config.managers == "auto" and udev.serves_this_namespace():
         world = replace(world, age=hostid.boot_age())
-    surroundings = _with_interfaces(
-        world, config, _usable_origin(config, specs, machine), surroundings, record
-    )
+    origin = _usable_origin(config, specs, machine)
+    surroundings = _with_interfaces(world, config, origin, surroundings, record)
     is_local = surroundings.origin is not None and not surroundings.origin.mac
-    return surroundings._replace(
-        own_addresses=frozenset(_own_addresses(world, surroundings.outlets, is_local))
-    )
+    own_addresses = _own_addresses(world, surroundings.outlets, is_local)
+    return surroundings._replace(own_addresses=frozenset(own_addresses))
 
 
 def _with_interfaces(
@@ -101,11 +99,8 @@ def _usable_origin(
     if origin is None or is_other_hardware(machine, hostid.read_machine()):
         return None
     configured = {request.key.mac for request in config.links}
-    if is_overruled(origin, _configured_policy(config), configured) or not is_known_service(
-        specs, origin.url
-    ):
-        return None
-    return origin
+    is_refused = is_overruled(origin, _configured_policy(config), configured)
+    return origin if is_known_service(specs, origin.url) and not is_refused else None
 
 
 def _candidate_outlets(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import journal_fields, log_result
@@ -17,7 +16,7 @@ from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.plan.link_operations import MarkLink
-from neuca_tools.plan.operation import Operation, of_kind
+from neuca_tools.plan.operation import Operation, Plan, Scope, of_kind
 from neuca_tools.plan.operations import ReloadManager, StartClient, WriteFile, WriteSysctl
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
@@ -32,14 +31,12 @@ MAX_REMOVED = 1000  # lines that status keeps until the next boot
 class Pass(Purpose):
     """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs."""
 
-    scope: Optional[Collection[str]] = None
+    scope: Scope = None
 
-    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+    def operations(self, decision: Decision) -> Plan:
         return decision.plan(self.scope)
 
-    def remember(
-        self, decision: Decision, result: Result, postponed: Sequence[Operation]
-    ) -> Record:
+    def remember(self, decision: Decision, result: Result, postponed: Plan) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, observed, world = decision.resolution, decision.observed, decision.world
         record = updates.remember_nics(super().remember(decision, result, postponed), resolution)
@@ -71,11 +68,9 @@ class Pass(Purpose):
 
 def _host_operations(decision: Decision) -> list[Operation]:
     """What is planned of the part that belongs to no NIC, without what has retries of its own."""
-    return [
-        operation
-        for operation in decision.plan(decision.host_scope())
-        if not isinstance(operation, (WriteFile, WriteSysctl, ReloadManager, MarkLink))
-    ]
+    planned = decision.plan(decision.host_scope())
+    retried = (WriteFile, WriteSysctl, ReloadManager, MarkLink)
+    return [operation for operation in planned if not isinstance(operation, retried)]
 
 
 def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
@@ -86,9 +81,8 @@ def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.rolled_back.done:
-        log.warning(
-            "rolled back: %s", operation.text, extra=journal_fields(messages.UNDONE, operation)
-        )
+        fields = journal_fields(messages.UNDONE, operation)
+        log.warning("rolled back: %s", operation.text, extra=fields)
     for failure in outcome.rolled_back.reported_failures:
         log.error("could not be rolled back: %s", failure.text)
 
@@ -139,7 +133,7 @@ def report_pass(
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and not_retried:
-        tried = tried_parts(outcome).difference(not_retried)
+        tried = _tried_parts(outcome).difference(not_retried)
         problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
         not_rolled_back += tuple(_problems_left(last.not_rolled_back, tried))
     all_removed = (*(last.removed if last else ()), *removed)[-MAX_REMOVED:]
@@ -149,7 +143,22 @@ def report_pass(
     return report
 
 
-def tried_parts(outcome: Outcome) -> frozenset[str]:
+def failed_parts(
+    outcome: Outcome, before: Decision, not_retried: Collection[str]
+) -> dict[str, int]:
+    """The parts of the scope that failed, with the index of each interface.
+
+    The index is 0 without an interface, and for a DHCP client. A client that had to be restarted
+    counts as failed, so that one that exits at once is not restarted by every event.
+    """
+    tried = _tried_parts(outcome).difference(not_retried, outcome.result.nics_waiting_for_address)
+    indexes, clients = indexes_of(outcome.decision), before.observed.clients
+    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
+    started = of_kind(outcome.result.done, StartClient)
+    return failed | {client.label: 0 for client in started if clients.get(client.label) == ""}
+
+
+def _tried_parts(outcome: Outcome) -> frozenset[str]:
     """The parts of the scope on which an operation was carried out or failed, and the host's."""
     operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
@@ -157,12 +166,6 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
     routes = {f"{ROUTES_OF}{mac}" for mac in macs}
     host = changes.host_scope(outcome.decision.resolution)
     return frozenset({*macs, *routes, *host, *outcome.result.refused_settings})
-
-
-def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
-    """The labels of the DHCP clients that had ended and were started again."""
-    started = of_kind(outcome.result.done, StartClient)
-    return [client.label for client in started if before.observed.clients.get(client.label) == ""]
 
 
 def _problems_left(problems: Iterable[Problem], tried: Collection[str]) -> Iterator[Problem]:

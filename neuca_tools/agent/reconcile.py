@@ -5,22 +5,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Optional
 
 from neuca_tools.agent import first_boot
-from neuca_tools.agent.pass_report import (
-    Pass,
-    indexes_of,
-    report_pass,
-    restarted_clients,
-    tried_parts,
-)
+from neuca_tools.agent.pass_report import Pass, failed_parts, indexes_of, report_pass
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, open_host
-from neuca_tools.apply.transaction import Outcome, Transaction
+from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome as guest
@@ -44,10 +38,9 @@ def run_pass(
 
     A `whole` pass corrects all drift. Otherwise, unless `drift = enforce`, only the NICs change
     whose request has changed or that have appeared. `left_out` are parts of the scope that failed
-    in earlier passes, with the interface index that each had then (0: it has none): they are not
-    tried again, unless the interface has another index now. A pass that does not wait leaves a
-    route to a later pass if the kernel still checks its source address for duplicates. Raises
-    NeucaError.
+    in earlier passes, with the interface index that each had then (0: none): they are not tried
+    again, unless the interface has another index now. A pass that does not wait leaves a route to a
+    later one if the kernel still checks its source address for duplicates. Raises NeucaError.
     """
     try:
         config.demand_protection()
@@ -90,7 +83,7 @@ def _apply_document(
     save_unsaved_files(config.state)
     seconds = time.monotonic() - began
     report = report_pass(config, decision, outcome, seconds, not_retried=not_retried)
-    failed = _failed_parts(outcome, decision, not_retried)
+    failed = failed_parts(outcome, decision, not_retried)
     links = outcome.decision.observed.links
     created = [operation.on.key for operation in of_kind(outcome.result.done, CreateLink)]
     new_links = host.processed_links([links[key].index for key in created if key in links])
@@ -99,17 +92,3 @@ def _apply_document(
     next_age = min(later_ages, default=None)
     report = report._replace(failed=failed, new_links=tuple(new_links), next_age=next_age)
     return report, outcome.decision
-
-
-def _failed_parts(
-    outcome: Outcome, before: Decision, not_retried: Collection[str]
-) -> dict[str, int]:
-    """The parts of the scope that failed, with the index of each interface.
-
-    The index is 0 without an interface, and for a DHCP client. A client that had to be restarted
-    counts as failed, so that one that exits at once is not restarted by every event.
-    """
-    tried = tried_parts(outcome).difference(not_retried, outcome.result.nics_waiting_for_address)
-    indexes = indexes_of(outcome.decision)
-    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
-    return {**failed, **dict.fromkeys(restarted_clients(outcome, before), 0)}

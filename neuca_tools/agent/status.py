@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -21,7 +21,7 @@ from neuca_tools.desired.names import own_names
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import lock_holder
 from neuca_tools.model import Automatic, Device, Document, World
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Plan
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import NOTHING_STORED, Intake
 from neuca_tools.state.store import not_in_run, unsaved_reason
@@ -72,20 +72,13 @@ def status_of(
     return with_unsaved(status, reason, postponed)
 
 
-def expected_outcome(
-    config: Config, intake: Intake, decision: Decision
-) -> tuple[Sequence[Operation], Status]:
+def expected_outcome(config: Config, intake: Intake, decision: Decision) -> tuple[Plan, Status]:
     """The operations of a pass at start, and the status after it if all of them succeed."""
     operations, postponed, reason = _split_plan(config, decision)
-    wanted = decision.desired.links
-    links = {
-        key: replace(link, managers=wanted.get(key, link).managers)
-        for key, link in decision.observed.links.items()
-    }
-    observed = decision.observed._replace(links=links)
-    status = judge_host(
-        __version__, _document_status(config, intake), decision.resolution, observed, ()
-    )
+    wanted, present = decision.desired.links, decision.observed.links.items()
+    links = {key: replace(link, managers=wanted.get(key, link).managers) for key, link in present}
+    observed, document = decision.observed._replace(links=links), _document_status(config, intake)
+    status = judge_host(__version__, document, decision.resolution, observed, ())
     return operations, with_unsaved(status, reason, postponed)
 
 
@@ -162,9 +155,7 @@ def _lease_texts(device: Device, world: World, asked: Automatic) -> Iterator[str
         yield f"no IPv{version} address from DHCP yet"
 
 
-def _split_plan(
-    config: Config, decision: Decision
-) -> tuple[Sequence[Operation], Sequence[Operation], str]:
+def _split_plan(config: Config, decision: Decision) -> tuple[Plan, Plan, str]:
     """What is left to do, what waits until the state can be saved, and why it cannot be."""
     operations = decision.plan()
     reason = unsaved_reason(config.state)
@@ -172,4 +163,5 @@ def _split_plan(
         return operations, (), not_in_run(config.state)
     postponed = postponed_operations(operations)
     waiting = {*postponed}
-    return [operation for operation in operations if operation not in waiting], postponed, reason
+    left = tuple(operation for operation in operations if operation not in waiting)
+    return left, postponed, reason

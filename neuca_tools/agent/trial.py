@@ -49,9 +49,8 @@ def run_trial(
 ) -> str:
     """Make the pass, show its outcome, wait for `seconds`, and return how the trial ended.
 
-    SIGUSR1 confirms the trial; SIGTERM and SIGINT end the wait at once. All three are
-    blocked (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises
-    NeucaError.
+    SIGUSR1 confirms the trial; SIGTERM and SIGINT end the wait at once. All three are blocked
+    (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises NeucaError.
     """
     with locked(config.pass_lock, config.command_timeout):
         store.demand_room(config.state)  # nothing is tried whose roll-back could not be recorded

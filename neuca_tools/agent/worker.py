@@ -78,13 +78,10 @@ class Job:
         """What the next job is made from, after one with this result."""
         started_with = self.at_start[0] if self.at_start else ""
         is_for_another = result.made_pass and result.sha256 != started_with
-        return replace(
-            self,
-            sha256=result.sha256 or self.sha256,
-            session=result.session,
-            gone=() if result.completed_pass else self.gone,
-            at_start=None if result.waits_for_trial or is_for_another else self.at_start,
-        )
+        at_start = None if result.waits_for_trial or is_for_another else self.at_start
+        gone = () if result.completed_pass else self.gone
+        sha256 = result.sha256 or self.sha256
+        return replace(self, sha256=sha256, session=result.session, gone=gone, at_start=at_start)
 
 
 class JobResult(NamedTuple):
@@ -145,9 +142,8 @@ class Worker:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
         part = self._socket.recv(65536)
         self._received += part
-        return (
-            not part or self._received.endswith(REPORT_END) or len(self._received) > LARGEST_REPORT
-        )
+        is_whole = self._received.endswith(REPORT_END)
+        return not part or is_whole or len(self._received) > LARGEST_REPORT
 
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
@@ -214,10 +210,7 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
 
 
 def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResult:
-    """Do the job, unless a trial holds the lock; `begin_pass` is called before anything is changed.
-
-    Raises NeucaError.
-    """
+    """Do the job unless a trial has the lock; `begin_pass` precedes a change. Raises NeucaError."""
     lock_seconds = trial_file.lock_seconds(job.config)
     try:
         return _do_locked_job(job, begin_pass, lock_seconds)
@@ -287,11 +280,8 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     """Make a pass; `source_seconds` is how long the sources took."""
     from neuca_tools.agent.reconcile import run_pass
 
-    result = JobResult(
-        made_pass=True,
-        sha256=intake.stored.sha256 if intake.stored else "",
-        left_out=tuple(job.left_out),
-    )
+    sha256 = intake.stored.sha256 if intake.stored else ""
+    result = JobResult(made_pass=True, sha256=sha256, left_out=tuple(job.left_out))
     try:
         _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass

@@ -38,7 +38,7 @@ from neuca_tools.model import (
 from neuca_tools.model.ports import is_guid, short_guid
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.model.topology import METADATA_HOSTS, key_of
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Plan, Scope
 from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.choice import Choice
@@ -53,8 +53,7 @@ class Interest(NamedTuple):
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
     `templates`: for each link the sysctls that its requests name. `groups`: for each link the
-    groups of device settings. `advertised`: whether it matters which devices take router
-    advertisements.
+    groups of device settings. `advertised`: whether devices that take router advertisements matter.
     """
 
     hosts: tuple[Host, ...]
@@ -76,10 +75,8 @@ class Interest(NamedTuple):
         """The groups of device settings to read, by the index of the device."""
         if not self.groups:
             return {}
-        groups = {
-            index: _applying_to(self.groups, key_of(device, world))
-            for index, device in world.devices.items()
-        }
+        keys = {index: key_of(device, world) for index, device in world.devices.items()}
+        groups = {index: _applying_to(self.groups, key) for index, key in keys.items()}
         return {index: names for index, names in groups.items() if names}
 
 
@@ -176,11 +173,11 @@ class Difference:
     rename_while_up: bool
 
     @cached_property
-    def whole_plan(self) -> tuple[Operation, ...]:
+    def whole_plan(self) -> Plan:
         # A pass needs it twice: for what there is to do, and for what the status shows as left.
         return self.plan_for(None)
 
-    def plan_for(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+    def plan_for(self, scope: Scope) -> Plan:
         renames_while_up = self.rename_while_up
         return plan_operations(
             self.observed, self.desired, self.owned, scope=scope, rename_while_up=renames_while_up
@@ -203,7 +200,7 @@ class Decision(NamedTuple):
     def desired(self) -> NetworkState:
         return self.difference.desired
 
-    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
+    def plan(self, scope: Scope = None) -> Plan:
         """The operations that lead to the desired state; with `scope` those on these NICs only."""
         return self.difference.whole_plan if scope is None else self.difference.plan_for(scope)
 
@@ -280,9 +277,10 @@ def decide_pass(
     observation: Observation, document: Optional[Document], policies: Policies, record: Record
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
-    world = observation.world
+    world, inputs = observation
     record = changes.forget_stale(record, world)
-    settings = _tuned_settings(observation, policies, record)
+    tuning = judge_profiles(policies.choice, inputs, record)
+    settings = policies.settings._replace(tuning=tuning)
     resolution = resolve_state(document, settings, world, record)
     record = updates.remember_tables(record, resolution)
     marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
@@ -297,12 +295,9 @@ def decide_pass(
     resolution = resolution._replace(desired=desired, notes=notes)
     managed = resolution.roles.dhcp.links_of(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
-    record = leftovers.record_leaving(
-        leftovers.change_nics(record, leased, leaving=""),
-        resolution.roles.nics,
-        manager_files.marked_macs(resolution, record) - leased,
-        world,
-    )
+    dataplane = manager_files.marked_macs(resolution, record) - leased
+    record = leftovers.change_nics(record, leased, leaving="")
+    record = leftovers.record_leaving(record, resolution.roles.nics, dataplane, world)
     observed = observed_state(resolution, world, record)
     bypasses = coverage.bypassing_routes(resolution.roles, world, observed)
     problems = (*resolution.problems, *bypasses, *_duplicate_problems(observed, desired, world))
@@ -322,14 +317,7 @@ def _duplicate_problems(
     if not world.duplicate_addresses:
         return
     for key in sorted(desired.links.keys() & observed.links.keys()):
-        index = observed.links[key].index
         for address in desired.links[key].addresses:
-            if (index, address) in world.duplicate_addresses:
+            if (observed.links[key].index, address) in world.duplicate_addresses:
                 text = f"address {address}: not in use, because another host has it (dadfailed)"
                 yield Problem("contested", text, key)
-
-
-def _tuned_settings(observation: Observation, policies: Policies, record: Record) -> Settings:
-    """The settings, with what the profiles mean on this host."""
-    tuning = judge_profiles(policies.choice, observation.tuning, record)
-    return policies.settings._replace(tuning=tuning)

@@ -37,9 +37,8 @@ def read_settings(world: World, asked: Mapping[int, Collection[str]]) -> dict[in
             settings_by_index[index] = joined_settings([settings_by_index[index], dns])
         return settings_by_index
     except OSError as error:
-        raise ObserveError(
-            f"ask the kernel for the settings of network devices: {error.strerror or error}"
-        ) from error
+        what = "ask the kernel for the settings of network devices"
+        raise ObserveError(f"{what}: {error.strerror or error}") from error
 
 
 def _dns_settings(asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:

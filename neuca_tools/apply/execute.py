@@ -123,11 +123,10 @@ class GuardedWriter:
     def write_files(self, files: Mapping[str, Optional[bytes]]) -> None:
         """Write files. NetworkManager ignores profiles that others can read."""
         contents = {Path(path): content for path, content in files.items()}
-        secret = {
-            path: contents.pop(path) for path in [*contents] if path.suffix == ".nmconnection"
-        }
+        secret = [path for path in contents if path.suffix == ".nmconnection"]
+        secrets = {path: contents.pop(path) for path in secret}
         write_files(contents)
-        write_files(secret, 0o600)
+        write_files(secrets, 0o600)
 
     def start_client(self, label: str, request: str) -> None:
         if json.loads(request)["index"] not in self._allowed:
@@ -157,13 +156,7 @@ class _Progress:
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update(
-            [
-                operation.failing_domains
-                for operation in operations
-                if len(operation.failing_domains) > 1
-            ]
-        )
+        self._shared.update([operation.failing_domains for operation in operations])
 
     def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -188,8 +181,7 @@ class _Progress:
             Failure(operation, cause if isinstance(operation, WriteFile) else error.text, number)
             for operation in operations
         )
-        is_setting = all(isinstance(operation, SetDevice) for operation in operations)
-        if is_setting and number in DECLINES:  # which is carried out alone
+        if of_kind(operations, SetDevice) and number in DECLINES:  # which is carried out alone
             self.declined += failures
             return
         self.failures += failures
@@ -210,8 +202,7 @@ class _Progress:
 def apply(operations: Iterable[Operation], writer: Writer, *, goes_on: bool = False) -> Result:
     """Carry out all operations; `goes_on`: also the others of a NIC after one has failed.
 
-    Consecutive ones of a batch are carried out together, and the parts of a batch that has failed
-    by themselves.
+    Consecutive ones of a batch are carried out together, the parts of a failed one by themselves.
     """
     progress = _Progress(goes_on)
     for batch in _group_operations(operations, lambda operation: operation.batch):
@@ -235,10 +226,8 @@ def _group_operations(
     operations: Iterable[Operation], group: Callable[[Operation], object]
 ) -> list[list[Operation]]:
     """The operations, consecutive ones of a group together; those without a group by themselves."""
-    return [
-        [*alike]
-        for _, alike in groupby(operations, lambda operation: group(operation) or id(operation))
-    ]
+    groups = groupby(operations, lambda operation: group(operation) or id(operation))
+    return [[*alike] for _, alike in groups]
 
 
 def _try_batch(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
@@ -259,9 +248,8 @@ def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
     if files:
         writer.write_files({file.path: file.content for file in files})
     elif unmanaged:
-        writer.managers.unmanage(
-            unmanaged[0].manager, [operation.on.name for operation in unmanaged]
-        )
+        names = [operation.on.name for operation in unmanaged]
+        writer.managers.unmanage(unmanaged[0].manager, names)
     elif attributes:
         values = {operation.setting: operation.after for operation in attributes}
         writer.links.set_attributes(writer.index(attributes[0].on), values)

@@ -198,6 +198,5 @@ def log_result(result: Result) -> None:
 
 def journal_fields(message_id: str, operation: Operation, **more: object) -> dict[str, str]:
     """The fields of a journal message about one operation."""
-    return messages.message_fields(
-        message_id, operation=operation.kind, interface=operation.target, **more
-    )
+    fields = {"operation": operation.kind, "interface": operation.target, **more}
+    return messages.message_fields(message_id, **fields)

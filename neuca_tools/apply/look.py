@@ -34,10 +34,7 @@ def file_places(config: Config) -> Places:
 
 
 def observe_host(
-    interest: Interest,
-    netlink: Netlink,
-    managers: Managers,
-    config: Config,
+    interest: Interest, netlink: Netlink, managers: Managers, config: Config
 ) -> Observation:
     """Read all that is of interest. Raises ObserveError."""
     world = replace(netlink.look(interest.hosts), age=hostid.boot_age())
@@ -67,13 +64,9 @@ def observe_host(
 
 def _advertised_paths(world: World, sysctls: Mapping[str, str]) -> set[str]:
     """The paths of what advertisements may have set, on the devices that accept any."""
-    names = [device.name for device in world.devices.values()]
-    return {
-        template.replace(OWN, name)
-        for name in names
-        if sysctls.get(ACCEPT_RA.replace(OWN, name), "0") != "0"
-        for template in (*ADVERTISED, IPV6_MTU)
-    }
+    names, templates = [device.name for device in world.devices.values()], (*ADVERTISED, IPV6_MTU)
+    accepting = [name for name in names if sysctls.get(ACCEPT_RA.replace(OWN, name), "0") != "0"]
+    return {template.replace(OWN, name) for name in accepting for template in templates}
 
 
 def _device_settings(

@@ -1,7 +1,6 @@
 """NetworkManager and systemd-networkd: which links they manage, and how they release them.
 
-They are not contacted with `[linux] managers = none`, nor if they belong to the host and not to
-this network namespace.
+They are not contacted with `[linux] managers = none`, nor from another network namespace.
 """
 
 # SPDX-License-Identifier: MIT

@@ -94,11 +94,8 @@ def _observed_devices(
 
 def _routes_of_others(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     """The routes of other programs through these devices only."""
-    return tuple(
-        route
-        for route in (*world.routes, *world.other_routes)
-        if route.message and all(index in indexes for index in route.indexes)
-    )
+    foreign = (route for route in (*world.routes, *world.other_routes) if route.message)
+    return tuple(route for route in foreign if all(index in indexes for index in route.indexes))
 
 
 def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:
@@ -115,11 +112,8 @@ def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Dev
     """
     roles = resolution.roles
     carriers = {key.nic for key in resolution.desired.links if key.mac in roles.guard.vlans}
-    return {
-        key: device
-        for key, device in find_links(world, roles).items()
-        if key in carriers or device.index not in roles.guard.devices
-    }
+    links, guarded = find_links(world, roles).items(), roles.guard.devices
+    return {key: device for key, device in links if key in carriers or device.index not in guarded}
 
 
 def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -135,11 +129,8 @@ def _routed_devices(world: World) -> set[int]:
 
 def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
     """The manager that has read each of our files; "" if it runs and may not have read it."""
-    read = {
-        path: manager
-        for path, manager in resolution.desired.manager_by_file.items()
-        if manager in world.managers
-    }
+    wanted = resolution.desired.manager_by_file.items()
+    read = {path: manager for path, manager in wanted if manager in world.managers}
     if any(nic.unheard for nic in record.nics.values()):
         return dict.fromkeys(read, "")
     return read
@@ -153,11 +144,8 @@ def _composition(
         return Virtual(options=(("mac", device.mac),))
     if not key.virtual_kind:
         return None
-    members = sorted(
-        keys[member.index]
-        for member in world.devices.values()
-        if member.master == device.index and member.index in keys
-    )
+    inside = (member for member in world.devices.values() if member.master == device.index)
+    members = sorted(keys[member.index] for member in inside if member.index in keys)
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
@@ -200,11 +188,8 @@ def _messages_of_others(
 ) -> dict[Address, bytes]:
     """The addresses that other programs have set, with the kernel's messages about them."""
     theirs = (own for own in addresses if (key, own) not in record.owned.addresses)
-    return {
-        address: world.address_messages.get((index, address), b"")
-        for address in theirs
-        if is_lasting(index, address, world)
-    }
+    lasting = (address for address in theirs if is_lasting(index, address, world))
+    return {address: world.address_messages.get((index, address), b"") for address in lasting}
 
 
 def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
@@ -212,12 +197,8 @@ def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Addr
     present = world.addresses.get(device.index, ())
     if not world.leased_addresses:
         return present
-    asked = set(wanted.addresses)
-    return tuple(
-        address
-        for address in present
-        if address not in asked or (device.index, address) not in world.leased_addresses
-    )
+    leased = {own for own in wanted.addresses if (device.index, own) in world.leased_addresses}
+    return tuple(address for address in present if address not in leased)
 
 
 def _link_sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:
@@ -226,9 +207,8 @@ def _link_sysctls(name: str, templates: Iterable[str], world: World) -> dict[str
     Without IPv6, as below an MTU of 1280, it will have the `accept_ra` of a new link.
     """
     paths = {template: template.replace(OWN, name) for template in templates}
-    values = {
-        template: world.sysctls[path] for template, path in paths.items() if path in world.sysctls
-    }
+    known = world.sysctls
+    values = {template: known[path] for template, path in paths.items() if path in known}
     if ACCEPT_RA in paths and world.accept_ra is not None:
         values.setdefault(ACCEPT_RA, world.accept_ra)
     return values
@@ -274,14 +254,8 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
     for route in (*world.routes, *world.other_routes):
         if route.is_ours and all(index in keys for index in route.indexes):
             others = tuple((keys[index], via) for index, via in route.others)
-            yield Hop(
-                route.to,
-                keys[route.index],
-                route.via,
-                route.metric,
-                traits=route.traits,
-                others=others,
-            )
+            link = keys[route.index]
+            yield Hop(route.to, link, route.via, route.metric, traits=route.traits, others=others)
 
 
 def _observed_rules(
@@ -291,9 +265,7 @@ def _observed_rules(
 
     Those for the addresses of a device that has become protected stay, as its addresses do.
     """
-    ours = [
-        route_rule.rule for route_rule in world.rules if route_rule.is_ours and route_rule.plain
-    ]
+    ours = [seen.rule for seen in world.rules if seen.is_ours and seen.plain]
     if not ours:
         return {}
     present = {*keys.values()}
@@ -320,10 +292,7 @@ def _link_by_source(world: World, keys: Mapping[int, LinkKey]) -> dict[str, Link
 def _is_left_behind(
     route: Route, key: LinkKey, world: World, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether the network manager that is leaving the NIC set the route.
-
-    `kept` are the default routes that stay, by device index and IP version.
-    """
+    """Whether the manager that leaves the NIC set the route. `kept`: default routes that stay."""
     if key.vlan_id is not None or (route.index, route.to.version) in kept:
         return False
     return bool(record.nics.get(key.mac, UNRECORDED).leaving) and is_automatic(route, world)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import errno
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.device_settings import restorable_values
@@ -30,7 +31,7 @@ from neuca_tools.model import (
     WrittenSetting,
 )
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
-from neuca_tools.plan.operation import Operation, joined_domains, of_kind
+from neuca_tools.plan.operation import Operation, Plan, joined_domains, of_kind
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
@@ -39,12 +40,7 @@ from neuca_tools.plan.operations import (
     WriteFile,
     WriteSysctl,
 )
-from neuca_tools.plan.route_operations import (
-    AddRule,
-    DeleteRoute,
-    DeleteRule,
-    ReplaceRoute,
-)
+from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.store import NO_ROOM
 
@@ -86,28 +82,21 @@ class Result:
     `skipped` operations were not tried, because an operation on one of their links had failed.
     """
 
-    done: tuple[Operation, ...] = ()
+    done: Plan = ()
     failures: tuple[Failure, ...] = ()
     declined: tuple[Failure, ...] = ()
-    skipped: tuple[Operation, ...] = ()
+    skipped: Plan = ()
 
     def __add__(self, later: Result) -> Result:
-        return Result(
-            self.done + later.done,
-            self.failures + later.failures,
-            self.declined + later.declined,
-            self.skipped + later.skipped,
-        )
+        return Result(*map(add, vars(self).values(), vars(later).values()))  # field by field
 
     @property
     def nics_to_roll_back(self) -> frozenset[str]:
         """The MACs of the NICs with a serious failure, and of those that were joined to them."""
-        failed = frozenset().union(
-            *(operation.failing_domains for operation in (*self.serious_failures, *self.skipped))
-        )
-        return joined_domains(
-            failed, {operation.failing_domains for operation in self.done} if failed else ()
-        )
+        stopped = (*self.serious_failures, *self.skipped)
+        failed = frozenset().union(*(operation.failing_domains for operation in stopped))
+        groups = {operation.failing_domains for operation in self.done} if failed else ()
+        return joined_domains(failed, groups)
 
     @property
     def reported_failures(self) -> tuple[Failure, ...]:
@@ -120,13 +109,13 @@ class Result:
         )
 
     @property
-    def tried_operations(self) -> tuple[Operation, ...]:
+    def tried_operations(self) -> Plan:
         """The operations that were carried out, and those that failed."""
         failed = (failure.operation for failure in (*self.failures, *self.declined))
         return (*self.done, *failed)
 
     @property
-    def serious_failures(self) -> tuple[Operation, ...]:
+    def serious_failures(self) -> Plan:
         """The failed operations that count as a failure of their NICs."""
         failed = (failure.operation for failure in self.failures if not failure.waits_for_address)
         return tuple(operation for operation in failed if not operation.spares_others)
@@ -150,17 +139,12 @@ class Result:
 
         Those that another program has changed again (without an errno) are not among them.
         """
-        refused = {
-            failure.operation.own_handle
-            for failure in self.failures
-            if isinstance(failure.operation, (WriteSysctl, SetDevice)) and failure.errno
-        }
-        return tuple(sorted(refused))
+        failed = (failure.operation for failure in self.failures if failure.errno)
+        settings = (WriteSysctl, SetDevice)
+        return tuple(sorted({each.own_handle for each in failed if isinstance(each, settings)}))
 
 
-def without_missing(
-    operations: Iterable[Operation], missing: Collection[LinkKey]
-) -> list[Operation]:
+def without_missing(operations: Iterable[Operation], missing: Iterable[LinkKey]) -> list[Operation]:
     """The operations that need none of the missing links, nor a link that needs one of them."""
     absent, possible = set(missing), []
     for operation in operations:
@@ -171,12 +155,11 @@ def without_missing(
     return possible
 
 
-def unfinished_operations(planned: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
+def unfinished_operations(planned: Sequence[Operation], result: Result) -> Plan:
     """The operations of a new plan to carry out in a further round.
 
     Left out are what failed, also with another value, what belongs to a NIC to be rolled back or
-    needs a VLAN that could not be created, and files and calls to network managers, which no round
-    repeats.
+    needs a VLAN that could not be created, and files and calls to managers, which no round repeats.
     """
     failed = {_kind_and_target(failure.operation) for failure in result.failures}
     rolled_back = result.nics_to_roll_back
@@ -190,10 +173,7 @@ def unfinished_operations(planned: Sequence[Operation], result: Result) -> tuple
 
 
 def operation_identity(operation: Operation) -> tuple[object, ...]:
-    """Equal for operations that leave the same target with the same value, whatever it was before.
-
-    For a removal, the removed value counts.
-    """
+    """Equal for operations that leave a target with the same value, or remove the same from it."""
     before, after = operation.change
     return *_kind_and_target(operation), before if after is None else after
 
@@ -233,11 +213,8 @@ def with_other_settings(link: Link, observed: Link) -> Link:
     are not among them, as the link may have been elsewhere.
     """
     device = {name: value for name, value in observed.device.items() if not is_of_place(name)}
-    return replace(
-        link,
-        sysctls={**observed.sysctls, **link.sysctls},
-        device={**device, **link.device},
-    )
+    device.update(link.device)
+    return replace(link, sysctls={**observed.sysctls, **link.sysctls}, device=device)
 
 
 def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkState:
@@ -250,11 +227,9 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
     def present(link: Link) -> Link:
         foreign, now = link.foreign_addresses, observed.links.get(link.key, link)
         flushed = foreign.keys() - now.foreign_addresses.keys()
-        return replace(
-            link,
-            addresses=tuple(address for address in link.addresses if address not in flushed),
-            foreign_addresses={key: foreign[key] for key in foreign.keys() - flushed},
-        )
+        addresses = tuple(address for address in link.addresses if address not in flushed)
+        left = {address: foreign[address] for address in foreign.keys() - flushed}
+        return replace(link, addresses=addresses, foreign_addresses=left)
 
     links = {key: present(link) for key, link in before.links.items()}
     present_routes = {*observed.foreign_routes}
@@ -263,10 +238,7 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
 
 
 def _without_advertised_sysctls(link: Link, world: World) -> Link:
-    """The link without the values that a router advertisement may have set.
-
-    The kernel may refuse to write such a value.
-    """
+    """The link without values of router advertisements, which the kernel may refuse to write."""
     if link.sysctls.get(ACCEPT_RA, "0") == "0":
         return link
     sysctls = {
@@ -298,10 +270,9 @@ def restorable_now(desired: NetworkState, observed: NetworkState, record: Record
         mtus_by_master[link.master].append(link.mtu or 0)
 
     def restorable(link: Link) -> Link:
-        is_automatic = (
-            link.key.kind == "bridge" and WrittenSetting("mtu", link.key) not in record.written
-        )
-        if is_automatic and link.mtu == min(mtus_by_master[link.key], default=0):
+        is_lowest = link.mtu == min(mtus_by_master[link.key], default=0)
+        is_ours = WrittenSetting("mtu", link.key) in record.written
+        if link.key.kind == "bridge" and is_lowest and not is_ours:
             link = replace(link, mtu=None)
         return _restorable_in_master(link, desired, observed)
 
@@ -336,24 +307,20 @@ def _as_requested(link: Link, recorded_request: Link) -> Optional[Virtual]:
     if link.virtual is None or recorded_request.virtual is None:
         return link.virtual
     options = {**dict(recorded_request.virtual.options), "mac": link.virtual.option("mac")}
-    return recorded_request.virtual._replace(
-        members=link.virtual.members, options=tuple(options.items())
-    )
+    pairs = tuple(options.items())
+    return recorded_request.virtual._replace(members=link.virtual.members, options=pairs)
 
 
-def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+def postponed_operations(operations: Sequence[Operation]) -> Plan:
     """The operations to postpone until the state can be saved: all that remove something.
 
     If a NIC would lose a VLAN, its place in a bond, or an address to another NIC, its whole plan is
     postponed, and so are those of the NICs joined to it: they rely on the removal.
     """
     deletions = of_kind(operations, DeleteAddress)
-    groups = [
-        operation.failing_domains for operation in operations if _takes_apart(operation, deletions)
-    ]
-    postponed_nics = joined_domains(
-        frozenset().union(*groups), {operation.failing_domains for operation in operations}
-    )
+    parting = (operation for operation in operations if _takes_apart(operation, deletions))
+    domains = frozenset().union(*(operation.failing_domains for operation in parting))
+    postponed_nics = joined_domains(domains, {each.failing_domains for each in operations})
     return tuple(
         operation
         for operation in operations

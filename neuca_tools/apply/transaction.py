@@ -9,10 +9,10 @@ their purpose: which operations of a decision they carry out, and what the recor
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import apply
@@ -30,7 +30,7 @@ from neuca_tools.apply.result import (
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.link_operations import SetDevice
-from neuca_tools.plan.operation import Operation, Phase, of_kind
+from neuca_tools.plan.operation import Operation, Phase, Plan, Scope, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     DeleteAddress,
@@ -73,15 +73,10 @@ class Purpose(Protocol):
         """The decision, with another desired state if this purpose has its own."""
         return decision
 
-    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+    def operations(self, decision: Decision) -> Plan:
         """The operations to carry out, in the order of the plan."""
 
-    def remember(
-        self,
-        decision: Decision,
-        result: Result,  # noqa: ARG002
-        postponed: Sequence[Operation],  # noqa: ARG002
-    ) -> Record:
+    def remember(self, decision: Decision, result: Result, postponed: Plan) -> Record:  # noqa: ARG002
         """The record afterwards; that of the decision includes what was done.
 
         The `postponed` operations wait until the state can be saved.
@@ -115,7 +110,7 @@ class Transaction:
     before: NetworkState = field(init=False)
     made_links: Mapping[LinkKey, Link] = field(init=False)
     managers_were_told: bool = False
-    recorded_operations: tuple[Operation, ...] = ()
+    recorded_operations: Plan = ()
 
     def __post_init__(self) -> None:
         self._note_before()
@@ -137,9 +132,10 @@ class Transaction:
         """Return to the state before the transaction, with files and sysctls as `observed` then."""
         self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide_anew(self.decision.record)
-        reloads = self.decision.desired.manager_by_file
         desired = self.before._replace(
-            files=observed.files, sysctls=observed.sysctls, manager_by_file=reloads
+            files=observed.files,
+            sysctls=observed.sysctls,
+            manager_by_file=self.decision.desired.manager_by_file,
         )
         with self.host.watch() as watch:
             self._return_to(desired, None, watch)
@@ -226,9 +222,7 @@ class Transaction:
                 return
         self._record_failed(self._unfinished())
 
-    def _return_to(
-        self, desired: NetworkState, scope: Optional[Collection[str]], watch: Watch
-    ) -> None:
+    def _return_to(self, desired: NetworkState, scope: Scope, watch: Watch) -> None:
         """Roll back by the same steps: plan, record, apply, verify.
 
         Whatever fails, the rest is done. What failed is tried again, as it may rely on the rest.
@@ -250,16 +244,13 @@ class Transaction:
             for failure in tried.failures:
                 reasons[operation_identity(failure.operation)] = failure.reason
             self.rolled_back += replace(tried, failures=())
-        steps = self._steps_back(desired, scope)
-        left = (
+        left = tuple(
             Failure(step, reasons.get(operation_identity(step), REASON_NOT_IN_EFFECT))
-            for step in steps
+            for step in self._steps_back(desired, scope)
         )
-        self.rolled_back = replace(self.rolled_back, failures=tuple(left))
+        self.rolled_back = replace(self.rolled_back, failures=left)
 
-    def _steps_back(
-        self, desired: NetworkState, scope: Optional[Collection[str]]
-    ) -> tuple[Operation, ...]:
+    def _steps_back(self, desired: NetworkState, scope: Scope) -> Plan:
         """The plan that leads back to `desired`; with `scope` only what concerns a link."""
         self._look_again()
         now = self.decision
@@ -272,34 +263,26 @@ class Transaction:
             rename_while_up=now.world.rename_while_up,
         )
         declined = {operation_identity(failure.operation) for failure in self.rolled_back.declined}
-        return tuple(
-            step
-            for step in steps
-            if operation_identity(step) not in declined and (scope is None or step.domain)
-        )
+        in_scope = (step for step in steps if scope is None or step.domain)
+        return tuple(step for step in in_scope if operation_identity(step) not in declined)
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""
         if not of_kind(self.result.done, Rename):
             return
-        attempted = {operation_identity(operation) for operation in self.result.done}
-        attempted |= {operation_identity(failure.operation) for failure in self.result.failures}
+        attempted = set(map(operation_identity, self.result.tried_operations))
         late = of_kind(self.purpose.operations(self.decision), WriteFile, ReloadManager)
-        if any(
-            isinstance(operation, WriteFile) and operation_identity(operation) not in attempted
-            for operation in late
-        ):
+        if not attempted.issuperset(map(operation_identity, of_kind(late, WriteFile))):
             self._carry_out(late)
 
     def _remember(self) -> None:
         if self.result.failures:
             self._look_again()
-        postponed: Sequence[Operation] = ()
+        postponed: Plan = ()
         if self.host.unsaved_reason():
             postponed = postponed_operations(self.purpose.operations(self.decision))
-        self.decision = self.decision._replace(
-            record=self._with_done()._replace(made=self.made_links)
-        )
+        record = self._with_done()._replace(made=self.made_links)
+        self.decision = self.decision._replace(record=record)
         record = self.purpose.remember(self.decision, self.result, postponed)
         left = [failure.operation for failure in self.rolled_back.failures]
         record = intentions.without_requests(record, left)
@@ -315,9 +298,7 @@ class Transaction:
 
     def _look_again(self) -> None:
         """Observe and decide again, with a record of everything that was done."""
-        declined = [
-            (failure.operation, failure.reason, failure.errno) for failure in self.result.declined
-        ]
+        declined = [(each.operation, each.reason, each.errno) for each in self.result.declined]
         record = intentions.record_declined(self._with_done(), declined)
         self.decision = self._decide_anew(record)
         self.recorded_operations = self.result.done
@@ -330,11 +311,7 @@ class Transaction:
         return intentions.record_intentions(self.decision.record, done)
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """The planned operations to carry out now.
-
-        Left out are those to postpone until the state can be saved, and what
-        `_release_from_managers` has told the network managers.
-        """
+        """What to carry out now: neither what is postponed, nor what the managers were told."""
         left_out = set(postponed_operations(planned)) if self.host.unsaved_reason() else set()
         if self.managers_were_told:
             left_out.update(of_kind(planned, Unmanage, ReloadManager))
@@ -342,7 +319,7 @@ class Transaction:
             return planned
         return [operation for operation in planned if operation not in left_out]
 
-    def _unfinished(self) -> tuple[Operation, ...]:
+    def _unfinished(self) -> Plan:
         self._look_again()
         return unfinished_operations(self._due(self.purpose.operations(self.decision)), self.result)
 

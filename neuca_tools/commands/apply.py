@@ -51,9 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     from neuca_tools.commands.trial import apply_on_trial
 
     if arguments.json:
-        raise ArgumentsError(
-            "apply: --try waits for confirmation, and cannot be combined with --json"
-        )
+        reason = "--try waits for confirmation, and cannot be combined with --json"
+        raise ArgumentsError(f"apply: {reason}")
     return apply_on_trial(config, arguments.source, arguments.trial, uses_color(arguments))
 
 

@@ -81,10 +81,7 @@ CONFIG: Options = {
 }
 COLORS = ("auto", "always", "never")
 JSON: Options = {"json": flag("print JSON")}
+VERSION_TEXT = f"NEuca version {__version__}"
 VERSION: Options = {
-    "version": {
-        "action": "version",
-        "version": f"NEuca version {__version__}",
-        "help": "print the version and exit",
-    }
+    "version": {"action": "version", "version": VERSION_TEXT, "help": "print the version and exit"}
 }

@@ -10,12 +10,7 @@ from functools import partial
 from typing import Any
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.change import (
-    plan_undo,
-    release_nic,
-    revert_settings,
-    undo_release,
-)
+from neuca_tools.agent.change import plan_undo, release_nic, revert_settings, undo_release
 from neuca_tools.apply.host import open_host, survey_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.apply import begin_change, make_pass
@@ -68,13 +63,9 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
         undo_release(config, mac)
         return f"{name} is no longer ignored\n"
 
+    color = uses_color(arguments)
     return make_pass(
-        config,
-        read,
-        prepare=undo,
-        from_own_sources=False,
-        as_json=arguments.json,
-        color=uses_color(arguments),
+        config, read, prepare=undo, from_own_sources=False, as_json=arguments.json, color=color
     )
 
 

@@ -132,13 +132,8 @@ def _faults_json(checked_files: Sequence[tuple[str, CheckResult]], strict: bool)
             "format": document.kind,
             "valid": document.is_valid(strict),
             "faults": [
-                {
-                    "line": finding.line or None,
-                    "severity": finding.severity,
-                    "text": finding.text,
-                    "meant": finding.meant or None,
-                }
-                for finding in document.findings
+                {**each._asdict(), "line": each.line or None, "meant": each.meant or None}
+                for each in document.findings
             ],
         }
         for name, document in checked_files

@@ -88,13 +88,8 @@ def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
         yield name, _content_or_error(name, view)
     for name, command in PROGRAMS.items():
         if programs.find_program(command[0]):
-            execute = partial(
-                programs.run_program,
-                f"collect {name}",
-                command,
-                PROGRAM_SECONDS,
-                accepted=SUCCESS_CODES,
-            )
+            call = f"collect {name}", command, PROGRAM_SECONDS
+            execute = partial(programs.run_program, *call, accepted=SUCCESS_CODES)
             yield name, _content_or_error(name, execute)
     log = config.log_directory / image_clean.AGENT_OUTPUT
     paths = config_files(file)

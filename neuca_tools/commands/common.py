@@ -81,10 +81,7 @@ def open_input(name: str) -> AbstractContextManager[BinaryIO]:
 
 
 def read_input(name: str, most: int) -> bytes:
-    """The content of `open_input`.
-
-    Raises OSError for more than `most` bytes; if the size is known, before anything is read.
-    """
+    """The content of `open_input`. Raises OSError for more than `most` bytes, early if it can."""
     with open_input(name) as stream:
         status = os.fstat(stream.fileno())
         size = status.st_size if stat.S_ISREG(status.st_mode) else 0

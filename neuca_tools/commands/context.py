@@ -92,9 +92,8 @@ def read_document(config: Config, source: Optional[str]) -> Intake:
         # The daemon loads this module, and has no module of a pass: 2 MiB.
         from neuca_tools.agent.metadata_access import read_surroundings
 
-        intake = fetch_document(
-            asked, config.timeout, Session(), config.state, read_surroundings(config, asked)
-        )
+        surroundings = read_surroundings(config, asked)
+        intake = fetch_document(asked, config.timeout, Session(), config.state, surroundings)
         _report_problems(intake, fatal=bool(source))
         return intake
     if source:

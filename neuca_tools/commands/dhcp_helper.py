@@ -96,10 +96,7 @@ def _do_job(given: Sequence[str]) -> int:
 
 
 def become_client(path: Path, is_plain: bool = False) -> None:
-    """Run the client in place of this process. Raises ApplyError.
-
-    `is_plain`: it is no unit of systemd, and is known by its process.
-    """
+    """Run the client in place of this process; `is_plain`: it is no unit. Raises ApplyError."""
     # The child of the daemon ignores these signals, and a trial blocks them.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -171,7 +168,7 @@ def _read_lease(
 def _is_lost(reason: str, environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report ends the remembered lease, and not another IPv6 address.
 
-    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 seconds (IPv6: 10) after a
+    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 s (IPv6: 10 s) after a
     restart or a loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2; RFC 8415,
     18.2.3).
     """
@@ -188,8 +185,7 @@ def _unexpired_lease(
 ) -> Optional[dhcplease.LeaseContent]:
     """The rest of the remembered lease, if the report is about it.
 
-    The kernel has dropped its routes if the link was down, and dhcpcd an IPv6 address, even with
-    --noconfigure.
+    If the link was down, its routes are gone; dhcpcd drops IPv6 addresses despite --noconfigure.
     """
     earlier = {name.replace("old_", "new_", 1): environment[name] for name in environment}
     lease = _read_lease(earlier, request)

@@ -40,7 +40,7 @@ from neuca_tools.status.judge import Status
 from neuca_tools.status.report import read_report
 
 DEFAULT_WAIT_SECONDS = 300.0
-EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that are not shown
+EMPTY: tuple[object, ...] = (None, [], (), {}, "")  # values that are not shown
 # Imports inside functions: neither `neuca status` nor a pass needs them; that saves 1 ms.
 
 

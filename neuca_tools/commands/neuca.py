@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from neuca_tools import __version__
 from neuca_tools.commands import collect_rarely, with_output
 from neuca_tools.commands.arguments import (
     CONFIG,
     JSON,
+    VERSION_TEXT,
     Keywords,
     add_options,
     add_output_options,
@@ -48,41 +48,29 @@ class Command(NamedTuple):
 
 _ROWS = (
     (
-        "status",
-        "look",
-        "show whether each NIC is configured as requested",
+        *("status", "look", "show whether each NIC is configured as requested"),
         "json prometheus wait timeout",
     ),
     ("plan", "look", "show what a pass would do now, in order", "json source"),
     (
-        "show",
-        "look",
-        "show the document, the desired or the observed state",
-        "json source",
-        "stage",
+        *("show", "look", "show the document, the desired or the observed state"),
+        *("json source", "stage"),
     ),
     ("explain", "look", "show each setting of an interface and its origin", "json source", "link"),
     ("export", "export", "print a document that requests what the dataplane NICs have now"),
     (
-        "check",
-        "check",
-        "validate documents offline, without looking at this host",
-        "json strict format",
-        "file",
+        *("check", "check", "validate documents offline, without looking at this host"),
+        *("json strict format", "file"),
     ),
     ("apply", "apply", "make one pass now and correct any drift", "json dry-run source try"),
     ("confirm", "trial", "keep what apply --try has applied"),
     (
-        "release",
-        "change",
-        "remove neucad's configuration from a NIC and ignore the NIC",
-        "json undo dry-run",
-        "link",
+        *("release", "change", "remove neucad's configuration from a NIC and ignore the NIC"),
+        *("json undo dry-run", "link"),
     ),
     ("trust", "change", "vouch for the NIC through which metadata is requested", "", "link"),
     (
-        "revert",
-        "change",
+        *("revert", "change"),
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
         "json dry-run",
     ),
@@ -108,14 +96,12 @@ _ROWS = (
     ("user-script", "data", "print the boot script of the user-data"),
     ("all-user-scripts", "data", "print every script of the user-data"),
     (
-        "run-scripts",
-        "scripts",
+        *("run-scripts", "scripts"),
         "run the scripts of the user-data that have not run on this instance",
         "json dry-run",
     ),
     (
-        "collect-logs",
-        "collect",
+        *("collect-logs", "collect"),
         "collect logs and diagnostics, without secrets, in a tar file",
         "output",
     ),
@@ -142,9 +128,9 @@ LONGEST_TRIAL = 3600  # seconds
 LONGEST_WAIT = 86400  # seconds
 
 
-def _choice_of(*words: str) -> Keywords:
-    """An argument that is one of these words."""
-    return {"choices": words, "metavar": f"{{{','.join(words)}}}"}
+def _choice_of(text: str, *words: str) -> Keywords:
+    """An argument that is one of these words, with its help text."""
+    return {"choices": words, "metavar": f"{{{','.join(words)}}}", "help": text}
 
 
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack, ec2 or others, see neuca(1)"
@@ -166,10 +152,7 @@ _OPTIONS: dict[str, Keywords] = {
         type=seconds_up_to(LONGEST_WAIT, low=0),
     ),
     "prometheus": value(
-        "FILE",
-        "print metrics for the node exporter, or write them to FILE",
-        nargs="?",
-        const="-",
+        "FILE", "print metrics for the node exporter, or write them to FILE", nargs="?", const="-"
     ),
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be done, but change nothing"),
@@ -189,13 +172,10 @@ _OPTIONS: dict[str, Keywords] = {
     "undo": flag("manage a released NIC again"),
 }
 _POSITIONALS: dict[str, Keywords] = {
-    "stage": {**_choice_of("document", "desired", "observed"), "help": "what to show"},
-    "action": {**_choice_of("audit", "plan", "apply", "revert"), "help": _TUNE},
+    "stage": _choice_of("what to show", "document", "desired", "observed"),
+    "action": _choice_of(_TUNE, "audit", "plan", "apply", "revert"),
     "link": value("MAC-or-name", "the interface"),
-    "verb": {
-        **_choice_of("capture"),
-        "help": "copy the root file system, without what clean removes",
-    },
+    "verb": _choice_of("copy the root file system, without what clean removes", "capture"),
     "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),
@@ -205,10 +185,7 @@ _POSITIONALS: dict[str, Keywords] = {
 
 
 def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = None) -> int:
-    """Run one subcommand and return its exit code (the EXIT_* constants of `errors`).
-
-    `program` is the name under which the program was called.
-    """
+    """Run a subcommand, and return its exit code (EXIT_* of `errors`). `program`: its own name."""
     called = (program or sys.argv[0]).rpartition("/")[2]
     if arguments is None:
         collect_rarely()
@@ -217,7 +194,7 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
     if called.startswith("neuca-"):
         words.insert(0, ALIASES.get(called, called[len("neuca-") :]))
     if words == ["version"] or words[:1] == ["--version"]:
-        print(f"NEuca version {__version__}")
+        print(VERSION_TEXT)
         return 0
     if words and words[0] == "selftest":
         # It has its own subcommands and exit codes.

@@ -61,10 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def arguments_of_units(given: Sequence[str]) -> Optional[argparse.Namespace]:
-    """The arguments in the forms that the units use; None for any other, left to argparse.
-
-    The daemon would keep argparse for as long as it runs.
-    """
+    """The arguments in the forms of the units; None: others, for argparse, which costs memory."""
     words, path = list(given), None
     if words[-2:-1] == ["--config"] and words[-1][:1] not in ("", "-"):
         path = words.pop()
@@ -119,9 +116,8 @@ def _end_trial(config: Config) -> None:
         with locked(config.pass_lock, config.command_timeout):
             is_dropped = trial_file.recover_from_trial(config)
         if is_dropped:
-            print(
-                "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
-            )
+            text = "a trial was interrupted by a reboot, dropping its record"
+            print(f"neuca: {text}", file=sys.stderr)
     except (ApplyError, ObserveError, RecordError) as error:
         print(f"neuca: {error.text}, ignoring", file=sys.stderr)
 
@@ -185,9 +181,8 @@ def _single_instance(config: Config) -> Iterator[None]:
                     raise
             yield
     except LockedError as error:
-        raise NeucaError(
-            f'start neucad: it already runs with the run directory "{config.run_directory}"'
-        ) from error
+        reason = f'it already runs with the run directory "{config.run_directory}"'
+        raise NeucaError(f"start neucad: {reason}") from error
 
 
 @contextmanager

@@ -23,9 +23,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **keywords)
 
     def parse_known_args(  # type: ignore[override]
-        self,
-        args: Optional[Sequence[str]] = None,
-        namespace: Optional[argparse.Namespace] = None,
+        self, args: Optional[Sequence[str]] = None, namespace: Optional[argparse.Namespace] = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Reject unknown arguments here, so that the usage is that of the subcommand."""
         parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
@@ -72,10 +70,7 @@ def no_command(word: str, known: Collection[str]) -> str:
 
 
 def spelling_suggestion(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
-    """The end of a message: the known word that is probably meant; empty if none is like it.
-
-    `cutoff` is that of `closest_word`.
-    """
+    """The end of a message: the known word that is probably meant, if any (`closest_word`)."""
     # After a mistake only; it saves difflib, 1 ms.
     from neuca_tools.documents.spelling import closest_word
 

@@ -34,6 +34,5 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     text = "\n".join(finding.text for finding in findings) or "there are no scripts"
     show({"version": 1, "scripts": states}, arguments.json, lambda _: text)
-    if arguments.dry_run or all(finding.state == "ok" for finding in findings):
-        return EXIT_OK
-    return EXIT_FAILED
+    is_ok = arguments.dry_run or all(finding.state == "ok" for finding in findings)
+    return EXIT_OK if is_ok else EXIT_FAILED

@@ -53,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 def apply_on_trial(config: Config, source: Optional[str], length: float, color: bool) -> int:
     """Try a document; return EXIT_FAILED if it was rolled back, else that of its faults.
 
-    If it is the active one, and everything is as it requests, there is nothing to try. Raises
-    NeucaError.
+    If it is the active one, and all is as it requests, there is nothing to try. Raises NeucaError.
     """
     config.demand_protection()
     set_aside_foreign_state(config)

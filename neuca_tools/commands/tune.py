@@ -124,9 +124,7 @@ def _read_again(
     config: Config, source: Optional[str], intake: Intake, active: Optional[StoredDocument]
 ) -> Intake:
     """The document, read once more only if another one is in force than the `active` one before."""
-    if stored_document(config.state) == active:
-        return intake
-    return read_document(config, source)
+    return intake if stored_document(config.state) == active else read_document(config, source)
 
 
 def _apply_tuning(

@@ -27,10 +27,7 @@ _BEHIND_HEADER = re.compile(r"\[[^]]+\]\s*([^\s;#].*)")
 
 
 class Entry(NamedTuple):
-    """One option as written in a file; `option` is empty for the header of a section.
-
-    `lines` are the numbers of the lines that set it.
-    """
+    """One option in a file, set by `lines`; `option` is empty for the header of a section."""
 
     file: str
     section: str
@@ -48,8 +45,7 @@ class Entry(NamedTuple):
 class _Parser(RawConfigParser):
     """The grammar of version 1.7, in which ` ;` begins a comment.
 
-    Each option gets the name `NUMBER OPTION`, with the number of its line, so that equal options
-    are all kept.
+    Each option gets the name `NUMBER OPTION`, with its line, so that equal options are all kept.
     """
 
     OPTCRE = re.compile(OPTION)
@@ -70,10 +66,7 @@ class _Parser(RawConfigParser):
 
 
 def read_entries(path: Path) -> tuple[list[Entry], list[Fault]]:
-    """The options in a file and in those in `config.d` next to it, in order, and the faults.
-
-    Raises ConfigError for a file that exists and cannot be read.
-    """
+    """The options of `configuration_files`, in order, and the faults. Raises ConfigError."""
     entries: list[Entry] = []
     faults: list[Fault] = []
     for file in configuration_files(path):
@@ -100,9 +93,8 @@ def _drop_ins(directory: Path) -> list[Path]:
         return []
     except OSError as error:
         reason = error.strerror or error
-        raise ConfigError(
-            f'cannot read the configuration directory "{directory}": {reason}'
-        ) from None
+        what = f'cannot read the configuration directory "{directory}"'
+        raise ConfigError(f"{what}: {reason}") from None
     return [name for name in names if name.suffix == ".conf" and not name.name.startswith(".")]
 
 

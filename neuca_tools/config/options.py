@@ -102,9 +102,7 @@ def _host_sysctls(text: str) -> frozenset[str]:
     """Keys of host-wide sysctls that documents may set, without those that change interfaces."""
     keys = frozenset(map(values.sysctl_key, split_list(text)))
     for key in sorted(keys):
-        reason = key_reason(key)
-        if OWN in key:
-            reason = f"{OWN} does not belong in it"
+        reason = f"{OWN} does not belong in it" if OWN in key else key_reason(key)
         if reason:
             raise UnusableError(f'"{values.clip(key)}": {reason}')
     return keys
@@ -158,10 +156,9 @@ class Config(NamedTuple):
     """Every option with its default, in the order of `_DECLARED`, then what `config.load` fills in.
 
     `platform`: `auto` in `sources` stands for the services that the firmware names (`dmi`), or for
-    OpenStack and EC2 (`any`).
-    Times are in seconds, `rate` is in bit/s. MAC addresses are written `fe:16:3e:00:6d:af`. A
-    request in `links` has a state only if a file sets one; `documents.stacking.combine` merges
-    these requests over those of a document.
+    OpenStack and EC2 (`any`). Times are in seconds, `rate` is in bit/s. MAC addresses are written
+    `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file sets one;
+    `documents.stacking.combine` merges these requests over those of a document.
     """
 
     set_loopback_hostname: bool = _option("runtime", _read_truth, "yes")
@@ -283,13 +280,9 @@ KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
 # Without them, more would be changed or believed than the administrator permits. The default of
 # every other option is the most careful value, or changes nothing beyond the requests. A DHCP
 # client that an earlier version knew must not stop an upgrade.
-PROTECTIVE = frozenset(
-    {
-        *MAC_LISTS,
-        ("linux", "managers"),
-        ("metadata", "sources"),
-        *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
-    }
-)
+PROTECTIVE = {
+    *(*MAC_LISTS, ("linux", "managers"), ("metadata", "sources")),
+    *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
+}
 RAW_SECTIONS = ("selftest",)
 SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)

@@ -60,9 +60,6 @@ ADVERTISED: Mapping[str, str] = {
 IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 
 
-# --- Documents ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LinkRequest:
     """What a text requests of one link. The agent does not touch a setting that is None or empty.
@@ -153,9 +150,6 @@ class Document(NamedTuple):
     def is_complete(self) -> bool:
         """Whether all of it is usable."""
         return not any(fault.severity == "error" for fault in self.faults)
-
-
-# --- Observed state -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -289,9 +283,6 @@ class World:
         }
 
 
-# --- The two states that plan compares ------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Link:
     """One link, desired (None: leave it alone) or observed (None: unknown).
@@ -349,9 +340,6 @@ class NetworkState(NamedTuple):
     clients: Mapping[str, str] = {}
     foreign_routes: tuple[Route, ...] = ()
     read_at: float = 0.0
-
-
-# --- Records --------------------------------------------------------------------------------------
 
 
 class Record(NamedTuple):

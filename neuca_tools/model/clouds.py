@@ -57,52 +57,36 @@ _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
 
 
+_PRODUCT, _VENDOR, _TAG = "product_name", "sys_vendor", "chassis_asset_tag"
+
+
 def _signs(field: str, *texts: str) -> tuple[Sign, ...]:
     return tuple(Sign(field, text) for text in texts)
 
 
+_SIGNS_OF_NOVA = (*_signs(_PRODUCT, *_NOVA), *_signs(_TAG, *_NOVA, *_BRANDS))
 # The signs: AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init,
 # tools/ds-identify.
 CLOUDS = (
-    Cloud(
-        "openstack",
-        "OpenStack",
-        "clouds.OpenStack",
-        (*_signs("product_name", *_NOVA), *_signs("chassis_asset_tag", *_NOVA, *_BRANDS)),
-        ("ec2",),
-    ),
-    Cloud(
-        "ec2",
-        "EC2",
-        "ec2.Ec2",
-        (*_signs("sys_vendor", "Amazon EC2"), *_signs("chassis_asset_tag", "Amazon EC2")),
-    ),
-    Cloud(
-        "azure",
-        "Azure",
-        "clouds.Azure",
-        _signs("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),
-    ),
-    Cloud(
-        "oracle", "Oracle Cloud", "clouds.Oracle", _signs("chassis_asset_tag", "OracleCloud.com")
-    ),
+    Cloud("openstack", "OpenStack", "clouds.OpenStack", _SIGNS_OF_NOVA, also=("ec2",)),
+    Cloud("ec2", "EC2", "ec2.Ec2", (*_signs(_VENDOR, "Amazon EC2"), *_signs(_TAG, "Amazon EC2"))),
+    Cloud("azure", "Azure", "clouds.Azure", _signs(_TAG, "7783-7084-3265-9085-8269-3286-77")),
+    Cloud("oracle", "Oracle Cloud", "clouds.Oracle", _signs(_TAG, "OracleCloud.com")),
     Cloud(
         "gce",
         "Google Compute Engine",
         "clouds.Gce",
-        _signs("product_name", "Google Compute Engine", "Google"),
+        _signs(_PRODUCT, "Google Compute Engine", "Google"),
     ),
-    Cloud("hetzner", "Hetzner Cloud", "clouds.Hetzner", _signs("sys_vendor", "Hetzner")),
-    Cloud("alibaba", "Alibaba Cloud", "ec2.Alibaba", _signs("product_name", "Alibaba Cloud ECS")),
-    Cloud("vultr", "Vultr", "clouds.Vultr", _signs("sys_vendor", "Vultr")),
-    Cloud(
-        "digitalocean", "DigitalOcean", "clouds.DigitalOcean", _signs("sys_vendor", "DigitalOcean")
-    ),
+    Cloud("hetzner", "Hetzner Cloud", "clouds.Hetzner", _signs(_VENDOR, "Hetzner")),
+    Cloud("alibaba", "Alibaba Cloud", "ec2.Alibaba", _signs(_PRODUCT, "Alibaba Cloud ECS")),
+    Cloud("vultr", "Vultr", "clouds.Vultr", _signs(_VENDOR, "Vultr")),
+    Cloud("digitalocean", "DigitalOcean", "clouds.DigitalOcean", _signs(_VENDOR, "DigitalOcean")),
     Cloud(
         "vmware",
         "VMware",
         "hypervisors.VMware",
-        _signs("sys_vendor", "VMware, Inc."),
+        _signs(_VENDOR, "VMware, Inc."),
         is_service=False,
     ),
 )

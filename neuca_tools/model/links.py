@@ -120,9 +120,7 @@ class WrittenSetting(NamedTuple):
 
     def __str__(self) -> str:
         """As in the record: `LINK SETTING`, or the path."""
-        if self.link is None:
-            return self.setting
-        return f"{self.link} {self.setting}"
+        return f"{self.link} {self.setting}" if self.link else self.setting
 
 
 class OwnedObjects(NamedTuple):
@@ -227,10 +225,8 @@ class Automatic(NamedTuple):
         """Both requests merged, field by field; this one wins."""
         if below is None:
             return self
-        given: dict[str, Any] = {
-            name: value for name, value in self._asdict().items() if value not in (None, ())
-        }
-        return below._replace(**given)
+        fields = self._asdict().items()
+        return below._replace(**{name: value for name, value in fields if value not in (None, ())})
 
     @property
     def has_dhcp(self) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional, Union
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A UUID of all zeros or all ones is not set (SMBIOS 3.7, 7.2.1).
-_NOT_SET = frozenset("0f")
+_NOT_SET = ({"0", "-"}, {"f", "-"})
 # The format is that of machine-id(5).
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -59,9 +59,8 @@ class Outlet(NamedTuple):
 
     def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
         """Whether the interface has a route to this address."""
-        return any(
-            address.version == network.version and address in network for network in self.networks
-        )
+        networks = (network for network in self.networks if network.version == address.version)
+        return any(address in network for network in networks)
 
 
 class Machine(NamedTuple):
@@ -85,13 +84,11 @@ class Machine(NamedTuple):
 def known_machine(machine_id: str, uuid: str) -> Machine:
     """The machine by /etc/machine-id and the UUID of the firmware, as far as they are valid."""
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
-    machine = Machine()
-    if _MACHINE_ID.fullmatch(own):
-        machine = machine._replace(machine_id=_salted_digest(own))
-    unset = any(set(hardware) == {digit, "-"} for digit in _NOT_SET)
-    if _UUID.fullmatch(hardware) and not unset:
-        machine = machine._replace(uuid=_salted_digest(hardware))
-    return machine
+    is_set = _UUID.fullmatch(hardware) and {*hardware} not in _NOT_SET
+    return Machine(
+        _salted_digest(own) if _MACHINE_ID.fullmatch(own) else "",
+        _salted_digest(hardware) if is_set else "",
+    )
 
 
 def _salted_digest(text: str) -> str:
@@ -100,9 +97,7 @@ def _salted_digest(text: str) -> str:
 
 def instance_text(kind: str, text: str) -> str:
     """The instance ID with the kind of its platform, as `KIND:ID`; empty if `text` is not valid."""
-    if not INSTANCE.fullmatch(text):
-        return ""
-    return f"{kind}:{text}"
+    return f"{kind}:{text}" if INSTANCE.fullmatch(text) else ""
 
 
 def renewed_reason(before: Machine, instance_id: str) -> str:
@@ -115,10 +110,7 @@ def renewed_reason(before: Machine, instance_id: str) -> str:
 
 
 def is_other_hardware(before: Machine, now: Machine) -> bool:
-    """Whether this is other hardware than recorded: by the UUID, or else by the machine ID.
-
-    False if neither is known on both sides.
-    """
+    """Whether the hardware differs: by its UUID, or else the machine ID, if known on both sides."""
     if before.uuid and now.uuid:
         return before.uuid != now.uuid
     return bool(before.machine_id and now.machine_id and before.machine_id != now.machine_id)
@@ -127,10 +119,7 @@ def is_other_hardware(before: Machine, now: Machine) -> bool:
 def foreign_reason(
     before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]
 ) -> str:
-    """Why this is another machine, before any document is read; empty if that is not certain.
-
-    `recorded` and `present` are the MACs of NICs.
-    """
+    """Why NICs (their MACs) and hardware are of another machine; empty if that is not certain."""
     if not recorded or not present or set(recorded) & set(present):
         return ""
     if not is_other_hardware(before, now):
@@ -146,8 +135,5 @@ def updated_machine(before: Machine, now: Machine, instance_id: str) -> Machine:
     instances = dict(before.instances)
     if name:
         instances[kind] = name
-    return before._replace(
-        machine_id=now.machine_id or before.machine_id,
-        uuid=now.uuid or before.uuid,
-        instances=instances,
-    )
+    machine_id, uuid = now.machine_id or before.machine_id, now.uuid or before.uuid
+    return before._replace(machine_id=machine_id, uuid=uuid, instances=instances)

@@ -31,11 +31,8 @@ def metrics_text(
     lines = []
     for name in filter(samples_by_name.__contains__, titles):
         full = prefix + name
-        lines += [
-            f"# HELP {full} {titles[name]}",
-            f"# TYPE {full} gauge",
-            *samples_by_name[name].values(),
-        ]
+        head = f"# HELP {full} {titles[name]}", f"# TYPE {full} gauge"
+        lines += [*head, *samples_by_name[name].values()]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 

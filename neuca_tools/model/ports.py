@@ -23,9 +23,7 @@ def guid(address: bytes) -> str:
     'ec:0d:9a:03:00:15:e2:c1'
     """
     last = address[-GUID_BYTES:]
-    if len(address) != ADDRESS_BYTES or not any(last):
-        return ""
-    return last.hex(":")
+    return last.hex(":") if len(address) == ADDRESS_BYTES and any(last) else ""
 
 
 def is_guid(text: str) -> bool:
@@ -42,9 +40,7 @@ def short_guid(identity: str) -> str:
     >>> short_guid("ec:0d:9a:03:00:15:e2:c1")
     'ec:0d:9a:15:e2:c1'
     """
-    if not is_guid(identity):
-        return ""
-    return f"{identity[:8]}:{identity[-8:]}"
+    return f"{identity[:8]}:{identity[-8:]}" if is_guid(identity) else ""
 
 
 def identity_forms(identities: Iterable[str]) -> frozenset[str]:

@@ -189,8 +189,7 @@ class Rule(NamedTuple):
     @property
     def text(self) -> str:
         """The rule as ip-rule(8) writes it."""
-        words = [f"{self.priority}:"]
-        words.append(f"from {self.source or 'all'}")
+        words = [f"{self.priority}: from {self.source or 'all'}"]
         if self.to:
             words.append(f"to {self.to}")
         if self.mask:

@@ -1,7 +1,4 @@
-"""The parts of a document that are not about the network: users, scripts, storage, raw keys.
-
-And what is wrong with it, where in it a setting comes from, and how it is stored.
-"""
+"""The parts of a document that are not about the network; its faults, origins and stored form."""
 
 # SPDX-License-Identifier: MIT
 
@@ -111,9 +108,7 @@ class Fault(NamedTuple):
     @property
     def text(self) -> str:
         """The fault in one line: `line 12: [routes] "KEY" = "VALUE": REASON`."""
-        place = self.file
-        if self.line and not place:
-            place = f"line {self.line}"
+        place = self.file or (f"line {self.line}" if self.line else "")
         words = [f"[{self.section}]" if place and self.section else self.section]
         words.append(f'"{self.key}"' if self.key else "")
         words.append(f'= "{self.value}"' if self.value else "")

@@ -51,8 +51,7 @@ class Shapes:
     """Readers by annotations. They take `max_items` items of a list, and ignore the rest.
 
     `leaves` has what reads types that JSON has in another form; it may raise ValueError. `strict`:
-    an object with other keys than fields is wrong. `key_by_field` has the fields whose name in JSON
-    is another one.
+    an object with other keys than fields is wrong. `key_by_field`: fields named otherwise in JSON.
     """
 
     def __init__(
@@ -141,9 +140,8 @@ class Shapes:
             try:
                 for key, item in content.items():
                     if key in readers:
-                        converted[names[key]] = (
-                            item if type(item) is plain[key] else readers[key](item)
-                        )
+                        is_plain = type(item) is plain[key]
+                        converted[names[key]] = item if is_plain else readers[key](item)
             except ShapeError as error:
                 raise _error_below(f".{key}", error) from None
             self._check_names(content.keys() - readers.keys(), required - converted.keys(), kind)
@@ -169,7 +167,6 @@ def _finite_number(value: object) -> float:
 
 def _one_of(allowed: tuple[Any, ...], value: object) -> object:
     if value not in allowed or type(value) not in {*map(type, allowed)}:
-        raise ShapeError(
-            f"is {str(value)[:40]!r}, and should be one of {', '.join(map(repr, allowed))}"
-        )
+        words = ", ".join(map(repr, allowed))
+        raise ShapeError(f"is {str(value)[:40]!r}, and should be one of {words}")
     return value

@@ -19,13 +19,8 @@ METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("f
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
 # Azure's wireserver, Alibaba's metadata service; the services of EC2, Google, Oracle and Scaleway.
 PLATFORM_HOSTS: tuple[Host, ...] = (
-    ip_address("168.63.129.16"),
-    ip_address("100.100.100.200"),
-    ip_address("fd00:ec2::123"),
-    ip_address("fd00:ec2::253"),
-    ip_address("fd20:ce::254"),
-    ip_address("fd00:c1::a9fe:a9fe"),
-    ip_address("fd00:42::42"),
+    *map(ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::123", "fd00:ec2::253")),
+    *map(ip_address, ("fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42")),
 )
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
@@ -54,9 +49,7 @@ def identity(device: Device) -> str:
 
 def mac_in_key(device: Device) -> str:
     """The attribute `mac` in the key of a device: `KIND NAME` for a virtual link (`LinkKey`)."""
-    if device.kind in KINDS:
-        return f"{device.kind} {device.name}"
-    return identity(device)
+    return f"{device.kind} {device.name}" if device.kind in KINDS else identity(device)
 
 
 def key_of(device: Device, world: World) -> LinkKey:
@@ -83,9 +76,8 @@ def routes_through(world: World, indexes: Container[int]) -> Iterator[Route]:
 def foreign_routes(world: World, prefixes: Collection[Network]) -> frozenset[RouteIdentity]:
     """The identities of the routes of other programs to these prefixes, in every table."""
     every = chain(world.routes, world.other_routes) if prefixes else ()
-    return frozenset(
-        route.identity for route in every if route.to in prefixes and not route.is_ours
-    )
+    routes = (route for route in every if route.to in prefixes)
+    return frozenset(route.identity for route in routes if not route.is_ours)
 
 
 def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:
@@ -103,16 +95,13 @@ def automatic_default_routes(
 ) -> frozenset[tuple[int, int]]:
     """The device index and IP version of each default route from DHCP or a router advertisement.
 
-    An IP version in which a management device (`management`: indexes) has a default route is left
-    out.
+    An IP version in which a management device (`management`: indexes) has one is left out.
     """
     defaults = [route for route in world.routes if route.is_default]
     of_management = {route.to.version for route in defaults if route.index in management}
-    return frozenset(
-        (route.index, route.to.version)
-        for route in defaults
-        if route.to.version not in of_management and is_automatic(route, world)
-    )
+    others = (route for route in defaults if route.to.version not in of_management)
+    automatic = (route for route in others if is_automatic(route, world))
+    return frozenset((route.index, route.to.version) for route in automatic)
 
 
 def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:

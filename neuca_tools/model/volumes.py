@@ -51,10 +51,7 @@ class BlockDevice(NamedTuple):
 
 
 class VolumeLog(NamedTuple):
-    """Why volumes were refused since the boot, by the names of their devices.
-
-    `reported` are the messages about them that have been logged already.
-    """
+    """Why volumes were refused since the boot, by device. `reported`: the lines logged already."""
 
     refused: Mapping[str, str] = {}
     reported: tuple[str, ...] = ()
@@ -91,9 +88,8 @@ def device_refusal(device: BlockDevice) -> str:
         return reasons[0]
     if device.removable:
         return "a user can unplug it"
-    if not device.buses & TRUSTED_BUSES:
-        return "it is not a disk of the hypervisor or the server"
-    return ""
+    is_trusted = device.buses & TRUSTED_BUSES
+    return "" if is_trusted else "it is not a disk of the hypervisor or the server"
 
 
 def network_refusal(known: RecordedInstance) -> str:
@@ -107,16 +103,14 @@ def refusal_reason(instance: str, digest: str, known: RecordedInstance) -> str:
     """Why a volume is refused; empty if it is accepted.
 
     `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on
-    the first boot, if it has an ID of this instance, or if its digest is that of an accepted
-    volume.
+    the first boot, with an ID of this instance, or with the digest of an accepted volume.
     """
     why = network_refusal(known)
     first_boot = not (known.instances or known.volumes or known.booted)
     if why or first_boot or instance in known.instances or digest in known.volumes:
         return why
-    carried = (
-        f"its instance id is {_quoted_names({instance})}" if instance else "it has no instance id"
-    )
+    name = _quoted_names({instance})
+    carried = f"its instance id is {name}" if instance else "it has no instance id"
     if known.instances:
         return f"{carried}, and that of this instance is {_quoted_names(known.instances)}"
     if known.booted:

@@ -54,13 +54,10 @@ class CreateLink(LinkOperation):
 
     @property
     def text(self) -> str:
-        key, own, parent, mtu = self.on.key, "", "", ""
-        if self.virtual.options:
-            own = f" ({', '.join(map(' '.join, self.virtual.options))})"
-        if self.parent:
-            parent = f" on {self.parent.name}"
-        if self.mtu:
-            mtu = f" with MTU {self.mtu}"
+        key, options = self.on.key, ", ".join(map(" ".join, self.virtual.options))
+        own = f" ({options})" if options else ""
+        parent = f" on {self.parent.name}" if self.parent else ""
+        mtu = f" with MTU {self.mtu}" if self.mtu else ""
         if key.vlan_id is not None:
             return f"create VLAN {key.vlan_id}{parent} as {self.on.name}{own}{mtu}"
         return f"create the {_TITLES.get(key.kind, key.kind)} {self.on.name}{own}{parent}{mtu}"
@@ -153,24 +150,15 @@ def _name_of(target: Optional[Target]) -> Optional[str]:
 
 
 def _index_of(writer: Writer, target: Optional[Target]) -> int:
-    """The interface index of the link; 0 for none."""
-    if target is None:
-        return 0
-    return writer.index(target)
+    return writer.index(target) if target else 0
 
 
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
 # failures.
 DECLINES = (
-    errno.EOPNOTSUPP,
-    errno.EINVAL,
-    errno.ERANGE,
-    errno.ENOENT,
-    errno.EPERM,
-    errno.EACCES,
-    errno.EROFS,
-    errno.EIO,
+    *(errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE, errno.ENOENT),
+    *(errno.EPERM, errno.EACCES, errno.EROFS, errno.EIO),
 )
 
 
@@ -210,10 +198,8 @@ class SetDevice(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        after = f"{self.group} {group_text(self.after)}"
-        if not self.before:
-            return None, after
-        return f"{self.group} {group_text(self.before)}", after
+        before = f"{self.group} {group_text(self.before)}" if self.before else None
+        return before, f"{self.group} {group_text(self.after)}"
 
     @property
     def text(self) -> str:

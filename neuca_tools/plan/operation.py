@@ -1,7 +1,6 @@
 """An operation: one change, which can describe itself, and carry itself out through a writer.
 
-The phases are constant, and within a phase lower devices come first, so no dependency graph is
-needed.
+As phases are constant, and lower devices come first in each, no dependency graph is needed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,6 +16,8 @@ from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
 
 Value = Union[str, int, None]
+Scope = Optional[Collection[str]]
+"""What may change: handles of operations (`Operation.handles`); None for everything."""
 
 
 class Phase(IntEnum):
@@ -209,15 +210,11 @@ class Operation:
 
     def to_json(self) -> dict[str, Value]:
         before, after = self.change
-        return {
-            "operation": self.kind,
-            "target": self.target,
-            "from": before,
-            "to": after,
-            "text": self.text,
-        }
+        values = {"operation": self.kind, "target": self.target, "from": before, "to": after}
+        return {**values, "text": self.text}
 
 
+Plan = tuple[Operation, ...]
 OfKind = TypeVar("OfKind", bound=Operation)
 
 

@@ -1,7 +1,4 @@
-"""Everything that a pass can do, each as a small object.
-
-Units: MTU in bytes, txqueuelen in packets.
-"""
+"""Everything that a pass can do, each as a small object; MTUs are in bytes, queues in packets."""
 
 # SPDX-License-Identifier: MIT
 
@@ -86,9 +83,7 @@ class SetState(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        if self.up:
-            return "down", "up"
-        return "up", "down"
+        return ("down", "up") if self.up else ("up", "down")
 
     def run(self, writer: Writer) -> None:
         writer.links.set_up(writer.index(self.on), self.up)
@@ -230,9 +225,8 @@ class WriteFile(Operation):
 
     @property
     def text(self) -> str:
-        if self.content is None:
-            return f'remove "{self.path}"'
-        return f'write "{self.path}"'
+        verb = "remove" if self.content is None else "write"
+        return f'{verb} "{self.path}"'
 
     def run(self, writer: Writer) -> None:
         writer.write_files({self.path: self.content})
@@ -291,8 +285,6 @@ class Activate(LinkOperation):
         writer.index(self.on)
         writer.managers.activate(self.on.name, self.profile)
 
-
-# --- DHCP clients ---------------------------------------------------------------------------------
 
 _TITLES = {"": "DHCP client", "dhcp6": "DHCPv6 client", "ra": "autoconfiguration"}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import filterfalse
-from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_files import is_our_uuid, link_of_label
@@ -20,7 +19,7 @@ from neuca_tools.documents.neuca.values import ACCEPT_DAD
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, OwnedObjects, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetDevice, SetMaster
-from neuca_tools.plan.operation import Operation, Phase, Target
+from neuca_tools.plan.operation import Operation, Phase, Plan, Scope, Target
 from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
@@ -49,13 +48,12 @@ def plan_operations(
     desired: NetworkState,
     owned: OwnedObjects = NOTHING,
     *,
-    scope: Optional[Collection[str]] = None,
+    scope: Scope = None,
     rename_while_up: bool = True,
-) -> tuple[Operation, ...]:
+) -> Plan:
     """Every operation that leads from `observed` to `desired`, in order.
 
-    `owned` is what may be removed. `scope` holds the handles (`Operation.handles`) of what may
-    change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
+    `owned` is what may be removed. `rename_while_up`: the kernel renames devices that are up (Linux
     6.2 and later); without it, they are taken down for that.
     """
     widened = _widened_scope(scope, observed, desired)
@@ -81,13 +79,11 @@ def plan_operations(
     )
     ordered = sorted(operations, key=lambda operation: operation.phase)
     if scope is not None and widened is not None:
-        widened |= frozenset(_moving_members(scope, widened, sides))
+        widened = {*widened, *_moving_members(scope, widened, sides)}
     return route_steps.possible_operations(in_scope(ordered, widened), observed)
 
 
-def in_scope(
-    operations: Collection[Operation], scope: Optional[Collection[str]]
-) -> tuple[Operation, ...]:
+def in_scope(operations: Collection[Operation], scope: Scope) -> Plan:
     """The operations with a handle in the scope, and those on files and marks."""
     return tuple(
         operation
@@ -98,9 +94,7 @@ def in_scope(
     )
 
 
-def _widened_scope(
-    asked: Optional[Collection[str]], observed: NetworkState, desired: NetworkState
-) -> Optional[frozenset[str]]:
+def _widened_scope(asked: Scope, observed: NetworkState, desired: NetworkState) -> Scope:
     """The scope with the virtual links on top of what may change."""
     if asked is None:
         return None
@@ -113,10 +107,7 @@ def _widened_scope(
 
 
 def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides) -> Iterator[str]:
-    """The links that are put into, or taken out of, what may change itself or is created.
-
-    The request of one member changes no other member.
-    """
+    """Links that join or leave what may change itself or is created: no other member changes."""
     for key in {*sides.observed.links, *sides.desired.links}:
         old, new = sides.master_left(key), sides.master_joined(key)
         joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
@@ -135,10 +126,8 @@ def _notify_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.observed, sides.desired)
     manager = "networkmanager"  # networkd releases a link only when it reads its files again
     for _, current, wanted in sides.link_pairs:
-        if (
-            wanted.managers.get(manager) != "unmanaged"
-            or current.managers.get(manager) != "managed"
-        ):
+        states = current.managers.get(manager), wanted.managers.get(manager)
+        if states != ("managed", "unmanaged"):
             continue
         if is_our_uuid(current.profile):
             to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone

@@ -71,15 +71,11 @@ class ReplaceRoute(_RouteOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return self._old_text, self.value
-
-    @property
-    def _old_text(self) -> Optional[str]:
-        return _route_text(self.before, self.on_before) if self.before else None
+        return _route_text(self.before, self.on_before) if self.before else None, self.value
 
     @property
     def text(self) -> str:
-        new, old = self.value, self._old_text
+        old, new = self.change
         if old:
             return f"replace the route to {self.hop.to} {old} with {new}"
         return f"route {self.hop.to} {new}"

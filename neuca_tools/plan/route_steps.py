@@ -19,7 +19,7 @@ from typing import Optional
 from neuca_tools.model import Hop, Host, LinkKey, Network, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
-from neuca_tools.plan.operation import Operation, Phase, Target, of_kind
+from neuca_tools.plan.operation import Operation, Phase, Plan, Target, of_kind
 from neuca_tools.plan.operations import AddAddress, SetState
 from neuca_tools.plan.route_operations import (
     AddRule,
@@ -68,19 +68,17 @@ def set_routes(sides: Sides) -> Iterator[Operation]:
     ours = {hop.identity: hop for hop in sides.observed.hops if hop.ours}
     known = _next_hops(sides)
     for hop in sides.desired.hops:
-        before = ours.get(hop.identity)
+        before, on = ours.get(hop.identity), _targets_of(sides, hop)
         if not _can_exist(sides, hop.links):
             continue
         if before is None:
-            phase = _phase_of_route(sides, hop, known)
-            yield ReplaceRoute(_targets_of(sides, hop), hop, phase=phase)
+            yield ReplaceRoute(on, hop, phase=_phase_of_route(sides, hop, known))
             continue
         is_deleted = not sides.deleted.isdisjoint(before.links)
         if before.body != hop.body and not is_deleted:
-            on_before = _targets_of(sides, before)
-            yield ReplaceRoute(_targets_of(sides, hop), hop, on_before, before)
+            yield ReplaceRoute(on, hop, _targets_of(sides, before), before)
         elif is_deleted or _is_dropped(sides, hop, hop.links):
-            yield ReplaceRoute(_targets_of(sides, hop), hop)
+            yield ReplaceRoute(on, hop)
 
 
 def _is_dropped(sides: Sides, hop: Hop, links: Collection[LinkKey]) -> bool:
@@ -102,20 +100,16 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
         return
     present = _routes_of_others(sides.observed)
     lost = {hop: (routes, sides.desired) for hop, routes in _missing_routes(sides, present)}
-    lost.update(
-        (hop, (present[hop], sides.observed)) for hop in _dropped_routes(sides, present, cut)
-    )
+    lost |= {hop: (present[hop], sides.observed) for hop in _dropped_routes(sides, present, cut)}
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
         if _is_possible_at_the_end(sides, hop):
             yield _restore_route(sides, hop, *lost[hop])
 
 
-def _missing_routes(
-    sides: Sides, present: Collection[Hop]
-) -> Iterator[tuple[Hop, Sequence[Route]]]:
+def _missing_routes(sides: Sides, known: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:
     """The routes of the earlier state that are gone."""
     for hop, routes in _routes_of_others(sides.desired).items():
-        if hop not in present and not _sets_itself(sides, hop, routes[0]):
+        if hop not in known and not _sets_itself(sides, hop, routes[0]):
             yield hop, routes
 
 
@@ -216,9 +210,7 @@ def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:
     return None if key == NOWHERE else sides.target(key)
 
 
-def possible_operations(
-    operations: Collection[Operation], observed: NetworkState
-) -> tuple[Operation, ...]:
+def possible_operations(operations: Collection[Operation], observed: NetworkState) -> Plan:
     """The operations without routes of other tables that the kernel would refuse.
 
     Those are set at every pass, and their link may be down, or their source address absent, without

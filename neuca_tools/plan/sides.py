@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
@@ -14,7 +14,7 @@ from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import kernel_defaults
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import Address, Link, LinkKey, NetworkState, OwnedObjects, Virtual
-from neuca_tools.plan.operation import Target
+from neuca_tools.plan.operation import Scope, Target
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,7 @@ class Sides:
 
     @cached_property
     def link_pairs(self) -> Sequence[tuple[LinkKey, Link, Link]]:
-        """Key, current and wanted link, lower devices first, as the settings of both are compared.
-
-        Absent NICs are left out.
-        """
+        """Key, current and wanted link of each that can exist, lower devices first, to compare."""
         pairs = []
         for key in sorted(self.desired.links, key=lambda key: key.order):
             if self.can_exist(key):
@@ -143,12 +140,10 @@ class Sides:
     def _moves(self, key: LinkKey, kind: str) -> bool:
         """Whether this link joins or leaves a bond or VRF.
 
-        The kernel takes it down for a bond, and restores its MTU; for a VRF it takes it down and up
-        (vrf.c).
+        The kernel takes it down for a bond, restoring its MTU, and down and up for a VRF (vrf.c).
         """
-        return kind in {
-            master.kind for master in (self.master_left(key), self.master_joined(key)) if master
-        }
+        masters = self.master_left(key), self.master_joined(key)
+        return any(master.kind == kind for master in masters if master)
 
     def master_left(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is taken out of, if any.
@@ -163,16 +158,12 @@ class Sides:
         if before == after:
             return None
         has_members = before in self.owned.vlans and self.wanted(before).virtual is not None
-        if after is None and not has_members:
-            return None
-        return before
+        return None if after is None and not has_members else before
 
     def master_joined(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is put into, if any."""
         before, after = self.current(key).master, self.wanted(key).master
-        if before == after and before not in self.deleted:
-            return None
-        return after
+        return None if before == after and before not in self.deleted else after
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
@@ -207,19 +198,12 @@ class Sides:
         return frozenset(filter(self._loses_ipv4, links & self.observed.links.keys()))
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
-        addresses = [address for address in self.current(key).addresses if address.version == 4]
+        pairs = {(key, own) for own in self.current(key).addresses if own.version == 4}
         stays = any(address.version == 4 for address in self.wanted(key).addresses)
-        return (
-            bool(addresses)
-            and not stays
-            and {(key, address) for address in addresses} <= self.owned.addresses
-        )
+        return bool(pairs) and not stays and pairs <= self.owned.addresses
 
     def goes_down(self, key: LinkKey) -> bool:
-        """Whether the plan takes the link down, even for a moment.
-
-        It then loses its routes and IPv6 addresses.
-        """
+        """Whether the link goes down, even briefly, and loses its routes and IPv6 addresses."""
         carrier = self.carrier(key)
         for link in {key, carrier}:
             if self.bounces(link) or self.is_taken_down(link) or self._moves(link, "vrf"):
@@ -233,10 +217,8 @@ class Sides:
         return key in self.deleted or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
-        states = (
-            side.links[key].state for side in (self.desired, self.observed) if key in side.links
-        )
-        return next((state for state in states if state in ("up", "down")), "down") == "up"
+        links = self.wanted(key), self.observed.links.get(key, _no_link(key))
+        return next((link.state for link in links if link.state in ("up", "down")), "down") == "up"
 
     def is_taken_down(self, key: LinkKey) -> bool:
         """Whether a link that is up is requested to be down."""
@@ -245,12 +227,9 @@ class Sides:
 
 def unrouted_addresses(current: Link, wanted: Link) -> tuple[Address, ...]:
     """The requested addresses that are present without the route to their network."""
-    bare = {
-        address for address in current.bare if address.network.prefixlen < address.max_prefixlen
-    }
-    return tuple(
-        address for address in wanted.addresses if address in bare and address not in wanted.bare
-    )
+    unrouted = {*current.bare} - {*wanted.bare}
+    kept = (address for address in wanted.addresses if address in unrouted)
+    return tuple(address for address in kept if address.network.prefixlen < address.max_prefixlen)
 
 
 def _mtu_over_ports(mtus: Iterable[Optional[int]]) -> int:
@@ -281,10 +260,7 @@ def _links_to_delete(
 
 
 def must_recreate(current: Link, wanted: Link) -> bool:
-    """Whether the link has to be recreated: only its members can be changed.
-
-    An option that is not requested has the kernel's default.
-    """
+    """Whether the link has to be recreated: only members can change. Defaults are the kernel's."""
     if current.virtual is None or wanted.virtual is None:
         return False
     if current.virtual.parent != wanted.virtual.parent:
@@ -300,16 +276,12 @@ def _names_of(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
-def _is_in(scope: Optional[Collection[str]], key: LinkKey) -> bool:
+def _is_in(scope: Scope, key: LinkKey) -> bool:
     return scope is None or key.mac in scope or str(key) in scope
 
 
 def sides_after_renames(
-    observed: NetworkState,
-    desired: NetworkState,
-    owned: OwnedObjects,
-    scope: Optional[Collection[str]],
-    live: bool,
+    observed: NetworkState, desired: NetworkState, owned: OwnedObjects, scope: Scope, live: bool
 ) -> Sides:
     """The two sides with their renames; `live`: the kernel renames devices that are up."""
     deleted = _links_to_delete(observed, desired, owned)

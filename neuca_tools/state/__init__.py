@@ -1,6 +1,3 @@
-"""What is kept between passes and boots: records, journals, the active document.
-
-One module reads and writes all state files.
-"""
+"""What is kept between passes and boots: records, journals, the active document."""
 
 # SPDX-License-Identifier: MIT

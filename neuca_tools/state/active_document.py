@@ -14,23 +14,11 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.backends import hostid
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.neuca.ini import redact_text
-from neuca_tools.errors import (
-    ApplyError,
-    DocumentError,
-    IncompleteError,
-    RecordError,
-    SourceError,
-)
+from neuca_tools.errors import ApplyError, DocumentError, IncompleteError, RecordError, SourceError
 from neuca_tools.model import Document, machine
 from neuca_tools.model.machine import Machine, MetadataService
 from neuca_tools.model.rows import StoredDocument
-from neuca_tools.sources import (
-    Answer,
-    Session,
-    SourceSpec,
-    Surroundings,
-    ask_sources,
-)
+from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, ask_sources
 from neuca_tools.sources import detected_cloud as cloud
 from neuca_tools.sources.base import DEFAULT_SURROUNDINGS
 from neuca_tools.state.records import (
@@ -83,9 +71,7 @@ class Intake(NamedTuple):
     @property
     def sha256(self) -> str:
         """The digest of a document that a source has confirmed; empty if it is stale."""
-        if self.stored is None or self.stale:
-            return ""
-        return self.stored.sha256
+        return "" if self.stored is None or self.stale else self.stored.sha256
 
     @property
     def is_confirmed(self) -> bool:
@@ -119,13 +105,8 @@ def _recorded_machine(directory: Where) -> Machine:
 
 
 def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) -> Document:
-    """The document with both of its parts; `parsed` is the text, if that was parsed before.
-
-    Raises DocumentError.
-    """
-    document = parsed or Document()
-    if stored.text and parsed is None:
-        document = parse(stored.text)
+    """The document with both parts; `parsed` is its text, parsed before. Raises DocumentError."""
+    document = parsed or (parse(stored.text) if stored.text else Document())
     if not stored.platform:
         return document
     from neuca_tools.documents.platform import combined
@@ -146,10 +127,7 @@ def fetch_document(
     directory: Where,
     surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Intake:
-    """Query the sources within `budget` seconds.
-
-    Each part without a usable answer stays as in the last good document.
-    """
+    """Query the sources within `budget` seconds; what has no usable answer stays as it was."""
     if {spec.kind for spec in specs} == {"none"}:
         return _without_sources(directory)
     surroundings = _without_volumes(surroundings, directory)
@@ -176,10 +154,7 @@ def _without_sources(directory: Where) -> Intake:
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
-    """Without volumes, once a metadata service has answered for this instance.
-
-    This holds even if volumes were read before.
-    """
+    """Without volumes once a metadata service has answered, even if volumes were read before."""
     before = _recorded_machine(directory)
     if before.origin is None or machine.is_other_hardware(before, hostid.read_machine()):
         return surroundings
@@ -234,10 +209,7 @@ def _has_links(intake: Intake) -> bool:
 
 
 def _intake_of(answer: Answer, directory: Where) -> Intake:
-    """The answer as the active document, with the service that gave it.
-
-    An empty answer, such as an error page, has no service.
-    """
+    """The answer as the active document with its service; an empty one (an error page) has none."""
     speaks = bool(answer.instance) or not answer.is_empty
     origin = answer.origin if speaks else None
     return _document_of(answer, directory)._replace(origin=origin, digest=answer.digest)
@@ -291,14 +263,10 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
         missing.append("no NEuca document")
     if platform is None and before.platform:
         missing.append("no network document")
-    stored = _document_to_save(
-        answer.source, text or before.text, platform or before.platform, before
-    )
-    parsed = None
-    if text == stored.text:
-        parsed = usable.parsed
+    kept = text or before.text, platform or before.platform
+    stored = _document_to_save(answer.source, *kept, before)
     try:
-        document = _open_document(stored, parsed)
+        document = _open_document(stored, usable.parsed if text == stored.text else None)
     except DocumentError as error:
         return Intake(refused=error.text, session=answer.session)
     reason = f"{answer.source} now has {' and '.join(missing)}" if missing else ""

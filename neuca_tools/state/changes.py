@@ -101,11 +101,8 @@ def _new_vlans(record: Record, present: Mapping[str, Incarnation]) -> set[str]:
     new = set()
     for mac in present.keys() & record.nics.keys():
         before = record.nics[mac].incarnation
-        new |= {
-            str(LinkKey(mac, vlan_id))
-            for vlan_id, index in present[mac].vlans
-            if before is None or (vlan_id, index) not in before.vlans
-        }
+        known = before.vlans if before else ()
+        new |= {str(LinkKey(mac, vlan[0])) for vlan in present[mac].vlans if vlan not in known}
     return new
 
 
@@ -145,11 +142,8 @@ def forget_stale(record: Record, world: World) -> Record:
     record = after_boot(record, world.boot_id)
     devices = world.devices
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
-    own = {
-        (key_of(devices[index], world), address)
-        for index, address in world.marked_addresses
-        if index in devices
-    }
+    present = [pair for pair in world.marked_addresses if pair[0] in devices]
+    own = {(key_of(devices[index], world), address) for index, address in present}
     owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
         record = record._replace(owned=owned)
@@ -162,10 +156,8 @@ def forget_stale(record: Record, world: World) -> Record:
         for mac, present in replugged.items()
     }
     kept = without_links(record, replugged)
-    return kept._replace(
-        nics={**record.nics, **nics},
-        originals={**kept.originals, **_sysctls_only(record, replugged)},
-    )
+    originals = {**kept.originals, **_sysctls_only(record, replugged)}
+    return kept._replace(nics={**record.nics, **nics}, originals=originals)
 
 
 def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:
@@ -210,10 +202,7 @@ def _is_there(mac: str, incarnation: Incarnation, world: World) -> bool:
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:
-    """The record without what is ours on these NICs.
-
-    What was written to them, and what their devices declined, is dropped too.
-    """
+    """The record without what is ours, was written or was declined on these NICs."""
     addresses = (pair for pair in record.owned.addresses if pair[0].mac not in macs)
     links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(

@@ -37,6 +37,7 @@ from neuca_tools.plan.operations import (
     WriteFile,
     WriteSysctl,
 )
+from neuca_tools.state.leftovers import change_nics
 
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
@@ -84,15 +85,12 @@ def without_requests(record: Record, operations: Iterable[Operation]) -> Record:
     macs: set[str] = set()
     is_host_changed = False
     for operation in operations:
-        if (
-            not isinstance(operation, (WriteFile, ReloadManager))
-            and POLICY_ROUTING not in operation.handles
-        ):
+        is_of_each_pass = isinstance(operation, (WriteFile, ReloadManager))
+        if not is_of_each_pass and POLICY_ROUTING not in operation.handles:
             macs |= operation.domains
             is_host_changed |= "" in operation.handles
-    nics = {mac: record.nics[mac]._replace(applied=NONE_IN_FORCE) for mac in macs & {*record.nics}}
-    applied = NONE_IN_FORCE if is_host_changed else record.applied
-    return record._replace(nics={**record.nics, **nics}, applied=applied)
+    record = change_nics(record, macs, applied=NONE_IN_FORCE)
+    return record._replace(applied=NONE_IN_FORCE) if is_host_changed else record
 
 
 def _declined_after(
@@ -194,9 +192,7 @@ def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int
     for operation, reason, number in declined:
         if not isinstance(operation, SetDevice):
             continue
-        effect: Refusal = "not applicable"
-        if number == ENOENT:
-            effect = "unsupported"
+        effect: Refusal = "unsupported" if number == ENOENT else "not applicable"
         new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
         settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
     return record._replace(declined=settings)

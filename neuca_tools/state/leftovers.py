@@ -1,8 +1,8 @@
 """Removes what a network manager had set on a NIC before it became a dataplane NIC.
 
-On the first boot of an image, a network manager tries DHCP on every NIC. Only what a DHCP server or
-router has assigned is removed: addresses with a lifetime, and routes with the protocols `dhcp` and
-`ra`. Manual settings stay.
+On the first boot of an image, a manager tries DHCP on every NIC. Only what a DHCP server or router
+has assigned is removed: addresses with a lifetime, and routes with the protocols `dhcp` and `ra`.
+Manual settings stay.
 """
 
 # SPDX-License-Identifier: MIT
@@ -35,18 +35,14 @@ def record_leaving(
 ) -> Record:
     """Record which manager has to release a NIC that is now a dataplane NIC.
 
-    One that does not respond may manage the NIC as well, and is asked to release it until it
-    responds.
+    One that does not respond may manage the NIC as well, and is asked until it responds.
     """
     nics_to_record, silent = dict(record.nics), world.silent_managers
-    for mac in dataplane:
-        nic, device = nics_to_record.get(mac, UNRECORDED), nics.get(mac)
-        holders = [
-            name
-            for name, states in world.managers.items()
-            if device and states.get(device.name) == "managed"
-        ]
-        holders += sorted(silent) if device else []
+    for mac in nics.keys() & dataplane:
+        nic, name = nics_to_record.get(mac, UNRECORDED), nics[mac].name
+        states = world.managers.items()
+        holders = [manager for manager, words in states if words.get(name) == "managed"]
+        holders += sorted(silent)
         if holders and nic.role != "dataplane" and not nic.leaving:
             nics_to_record[mac] = nic._replace(leaving=holders[0], unheard=bool(silent))
     return record._replace(nics=nics_to_record)
@@ -57,8 +53,7 @@ def removable_things(
 ) -> OwnedObjects:
     """What may be removed: what is ours, and the leased addresses of a manager that leaves.
 
-    Addresses that the only default route of their family depends on stay, so that the host remains
-    reachable.
+    Those stay that the only default route of their family depends on: the host stays reachable.
     """
     only_routes = automatic_default_routes(world, roles.guard.management)
     leased = {
@@ -114,9 +109,8 @@ def _nics_still_held(record: Record, observed: NetworkState, world: World) -> se
     routed = {route.index for route in world.routes if is_automatic(route, world)}
     held_nics = {key.mac for key, _ in _leased_addresses(record, observed, world)}
     for key, link in observed.links.items():
-        if "managed" in link.managers.values():
-            held_nics.add(key.mac)
-        if key.vlan_id is None and link.index in routed:
+        is_routed = key.vlan_id is None and link.index in routed
+        if is_routed or "managed" in link.managers.values():
             held_nics.add(key.mac)
     return held_nics
 

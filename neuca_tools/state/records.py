@@ -135,10 +135,7 @@ def has_document(where: Where) -> bool:
 
 
 def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
-    """Save a document, readable by root only because it may have secrets. Raises ApplyError.
-
-    A redacted copy has another `mode`.
-    """
+    """Save a document, for root only as it may have secrets, unless redacted. Raises ApplyError."""
     save_state(where, DOCUMENT, document._asdict(), mode)
 
 
@@ -221,9 +218,6 @@ def save_trial(where: Where, trial: Trial) -> None:
     save_state(where, TRIAL, {**trial._asdict(), "record": _record_json(trial.record)}, 0o644)
 
 
-# --- JSON -----------------------------------------------------------------------------------------
-
-
 def _check_record(record: Record) -> None:
     """Raise ValueError for a name or network that is not possible."""
     for text, nic in record.nics.items():
@@ -263,14 +257,11 @@ def _read_incarnation(text: str) -> Optional[Incarnation]:
     numbers = [index, *chain.from_iterable(pairs)]
     if not boot_id or not all(map(str.isdecimal, numbers)):
         raise ValueError(f"{text!r} is not an incarnation")
-    return Incarnation(
-        boot_id, int(index), tuple([(int(vlan_id), int(at)) for vlan_id, at in pairs])
-    )
+    on_it = [(int(vlan_id), int(at)) for vlan_id, at in pairs]
+    return Incarnation(boot_id, int(index), tuple(on_it))
 
 
 class _Journal(NamedTuple):
-    """The links before a pass, and the boot of it."""
-
     boot_id: str
     links: tuple[Link, ...]
 
@@ -335,10 +326,7 @@ def _link_json(link: Link) -> dict[str, Any]:
     if link.master:
         plain["master"] = str(link.master)
     if link.virtual:
-        lower, parent = list(map(str, link.virtual.members)), link.virtual.parent
-        plain["virtual"] = {
-            **link.virtual._asdict(),
-            "members": lower,
-            "parent": parent and str(parent),
-        }
+        members, parent = list(map(str, link.virtual.members)), link.virtual.parent
+        links = {"members": members, "parent": parent and str(parent)}
+        plain["virtual"] = {**link.virtual._asdict(), **links}
     return plain

@@ -113,9 +113,6 @@ def _json_members(body: Mapping[str, Any]) -> list[str]:
     return [f"{encoder.encode(key)}:{encoder.encode(part)}" for key, part in sorted(body.items())]
 
 
-# --- Without room ---------------------------------------------------------------------------------
-
-
 def unsaved_reason(directories: StateDirectories) -> str:
     """Why the state could not be saved; empty if all of it is saved."""
     return _recorded_reason(directories.run)
@@ -156,8 +153,7 @@ def save_in_run(directories: StateDirectories, name: str, data: Mapping[str, Any
 def save_unsaved_files(directories: StateDirectories) -> bool:
     """Save what could not be saved before; returns whether everything is saved now.
 
-    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a
-    file.
+    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which replaces no file.
     """
     for name in names_in(directories.spare):
         if name.endswith(NEW):
@@ -233,9 +229,6 @@ def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
         return False
 
 
-# --- Reading --------------------------------------------------------------------------------------
-
-
 def _read_content(path: Path) -> Optional[bytes]:
     try:
         return read_bytes(path, LARGEST + 1)
@@ -259,10 +252,8 @@ def parse_state(path: Path, content: bytes) -> dict[str, Any]:
     if type(version) is not int or version != VERSION:
         raise unusable_file(path, f"it is not of version {VERSION}")
     data: dict[str, Any] = loaded
-    stored_checksum = data.pop(CHECKSUM, None)
-    if stored_checksum is not None and stored_checksum != _checksum_of(
-        path.name, _json_members(data)
-    ):
+    checksum = data.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _checksum_of(path.name, _json_members(data)):
         raise unusable_file(path, "its checksum does not match its content")
     return data
 
@@ -270,7 +261,5 @@ def parse_state(path: Path, content: bytes) -> dict[str, Any]:
 def unusable_file(path: Path, why: str) -> RecordError:
     """The error for a state file that exists and cannot be used."""
     short = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}…"
-    return RecordError(
-        f'read "{path}": {short}',
-        hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
-    )
+    hint = f"move it away, and restart neucad: it starts afresh without {path.name}"
+    return RecordError(f'read "{path}": {short}', hint=hint)

@@ -30,6 +30,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
+from neuca_tools.plan.operation import Scope
 from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
     has_same_links,
@@ -118,9 +119,7 @@ def _lasting_role(
         return ""
     if roles.by_mac[mac] == "management" and mac not in roles.choice.by_document_only:
         return "management"
-    if mac in dataplane:
-        return "dataplane"
-    return ""
+    return "dataplane" if mac in dataplane else ""
 
 
 def forget_restored(
@@ -129,8 +128,7 @@ def forget_restored(
     """Drop our addresses and links that are gone, and original values in force again.
 
     An original value stays while a document requests the setting. What is ours on a NIC that is in
-    `world` but not in `observed` stays as well: it is a port of a bridge, or ignored for the
-    moment.
+    `world` but not in `observed` stays as well: it is a port of a bridge, or ignored now.
     """
     unseen = set(link_appearances(world)) - {key.mac for key in observed.links}
     sysctls = _host_originals(record, resolution, observed)
@@ -249,16 +247,11 @@ def _is_restored(name: str, value: str, current: Link) -> bool:
 def _in_force(original: OriginalValues, current: Link, request: LinkRequest) -> dict[str, Any]:
     """The attributes that have their original value, and are not requested.
 
-    The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
-    nothing.
+    The kernel restores the earlier MTU of a link that leaves a bond, so the bond's says nothing.
     """
     names = [name for name in ATTRIBUTES if not (current.is_in_bond and name == "mtu")]
-    values = ((name, getattr(original, name)) for name in names)
-    return {
-        name: None
-        for name, value in values
-        if value is not None and value == getattr(current, name) and not getattr(request, name)
-    }
+    unasked = (name for name in names if not getattr(request, name))
+    return {name: None for name in unasked if getattr(original, name) == getattr(current, name)}
 
 
 def _host_originals(
@@ -281,15 +274,14 @@ def record_applied(
     resolution: Resolution,
     world: World,
     *,
-    scope: Optional[Collection[str]],
+    scope: Scope,
     failed: Collection[str],
     retry: tuple[str, ...] = (),
 ) -> Record:
     """Record which request is in force on each NIC of this pass that did not fail.
 
-    `scope` holds what the pass was about: MACs, keys of VLANs and handles of settings; None
-    is everything. `failed` has "" if the part that belongs to no NIC failed. `retry` holds the
-    handles of settings to set again; those that the pass has left out stay so.
+    `scope` is what the pass was about. `failed` has "" if the part that belongs to no NIC failed.
+    `retry` holds the handles of settings to set again; those that the pass has left out stay so.
     """
     nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
@@ -309,16 +301,16 @@ def record_applied(
     return record._replace(applied=resolution.digests.get("", ""))
 
 
-def _is_about(scope: Optional[Collection[str]], part: str) -> bool:
+def _is_about(scope: Scope, part: str) -> bool:
     return scope is None or part in scope
 
 
-def _left_out(record: Record, scope: Optional[Collection[str]]) -> set[str]:
+def _left_out(record: Record, scope: Scope) -> set[str]:
     """The settings to set again that the pass was not about."""
     return {setting for setting in record.retry if not _is_about(scope, setting)}
 
 
-def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
+def _is_in(scope: Scope, mac: str, nic: NicRecord, digest: str) -> bool:
     """Whether the pass was about all in which the NIC's request differs from the one in force."""
     if _is_about(scope, mac):
         return True
@@ -335,9 +327,8 @@ def _is_withheld(mac: str, resolution: Resolution) -> bool:
         return False
     if key.virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
         return True
-    return any(
-        (problem.code, problem.link) == ("contested", key) for problem in resolution.problems
-    )
+    contested = (problem.link for problem in resolution.problems if problem.code == "contested")
+    return key in contested
 
 
 def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
@@ -349,13 +340,10 @@ def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -
     """The NIC with this request in force; an empty digest is no request."""
     if not digest:
         return nic._replace(applied="", incarnation=None)
-    incarnation = present or nic.incarnation
-    if (nic.applied, nic.incarnation) == (digest, incarnation):
-        return nic
-    return nic._replace(applied=digest, incarnation=incarnation)
+    return nic._replace(applied=digest, incarnation=present or nic.incarnation)
 
 
-def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
+def _has_vlan_in(scope: Scope, mac: str) -> bool:
     return any(name.startswith(f"{mac}.") for name in scope or ())
 
 

@@ -42,16 +42,9 @@ class Row(NamedTuple):
     name: str = ""
 
     def to_json(self) -> dict[str, Optional[str]]:
-        return {
-            "interface": self.name or None,
-            "link": self.link and str(self.link),
-            "setting": dotted_name(self.setting),
-            "current": self.current,
-            "desired": self.desired,
-            "origin": self.origin,
-            "effect": self.effect,
-            "reason": self.reason,
-        }
+        values = {**self._asdict(), "setting": dotted_name(self.setting)}
+        name, link = values.pop("name") or None, values.pop("link")
+        return {"interface": name, "link": link and str(link), **values}
 
 
 def effect_text(effect: str, reason: str) -> str:

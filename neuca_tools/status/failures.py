@@ -10,12 +10,10 @@ from typing import Optional
 
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.plan.link_operations import CreateLink
-from neuca_tools.plan.operation import Operation, joined_domains, of_kind
+from neuca_tools.plan.operation import Operation, Plan, joined_domains, of_kind
 
 
-def apply_failures(
-    failed: Sequence[Problem], left: Sequence[Operation]
-) -> tuple[list[Problem], list[Operation]]:
+def apply_failures(failed: Sequence[Problem], left: Plan) -> tuple[list[Problem], Plan]:
     """The problems of links whose changes were rolled back, and the operations without a failure.
 
     `failed` are the failures of NICs for which operations are `left`.
@@ -26,13 +24,13 @@ def apply_failures(
     lost = joined_domains(_macs(serious), groups)
     tried = {*operations.values()}
     missing = {creation.on.key for creation in of_kind(tried, CreateLink)}
-    without_failure = [
+    without_failure = tuple(
         operation
         for operation in left
         if operation.domain not in lost
         and operation not in tried
         and operation.needed.isdisjoint(missing)
-    ]
+    )
     return _rolled_back(serious, left, groups), without_failure
 
 
@@ -40,9 +38,7 @@ def _macs(problems: Iterable[Problem]) -> set[str]:
     return {problem.link.mac for problem in problems if problem.link}
 
 
-def _failed_operations(
-    failed: Iterable[Problem], left: Iterable[Operation]
-) -> Mapping[Problem, Operation]:
+def _failed_operations(failed: Iterable[Problem], left: Plan) -> Mapping[Problem, Operation]:
     """The operation that each failure is about, as far as it is still to be done."""
     by_link: defaultdict[Optional[LinkKey], list[Problem]] = defaultdict(list)
     for problem in failed:

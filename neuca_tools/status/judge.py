@@ -6,29 +6,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
-from neuca_tools.model import (
-    Device,
-    Link,
-    LinkKey,
-    LinkRequest,
-    NetworkState,
-    Problem,
-    ProblemCode,
-    World,
-)
+from neuca_tools.model import Device, Link, LinkKey, NetworkState, Problem, ProblemCode, World
 from neuca_tools.model.links import Virtual
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, Plan
 from neuca_tools.plan.operations import ReloadManager, WriteFile
 from neuca_tools.state.leftovers import TITLES
 from neuca_tools.status.failures import apply_failures
 
 MAX_FILES = 3  # that are listed one by one
-NO_NAMES: Mapping[LinkKey, str] = {}
+Names = Mapping[LinkKey, str]
+NO_NAMES: Names = {}
 NO_WORLD = World()
 EXIT_CODES = {
     "ok": EXIT_OK,
@@ -99,7 +91,7 @@ class Status(NamedTuple):
     waits_for_management: bool = False
     has_routing_to_keep: bool = False
     problems: tuple[Problem, ...] = ()
-    names: Mapping[LinkKey, str] = {}
+    names: Names = NO_NAMES
     has_silent_manager: bool = False
 
 
@@ -108,13 +100,13 @@ def judge_host(
     document: DocumentStatus,
     resolution: Resolution,
     observed: NetworkState,
-    left: Sequence[Operation],
+    left: Plan,
     *,
     unapplied: Collection[str] = (),
     world: World = NO_WORLD,
     notes: Iterable[str] = (),
     report: Optional[Report] = None,
-    own_names: Mapping[LinkKey, str] = NO_NAMES,
+    own_names: Names = NO_NAMES,
 ) -> Status:
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
@@ -166,9 +158,7 @@ def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bo
     no_answer = not document.source and not document.none_for_us
     if waiting or no_answer:
         return "pending"
-    if codes or (document.stale and document.source):
-        return "degraded"
-    return "ok"
+    return "degraded" if codes or (document.stale and document.source) else "ok"
 
 
 def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
@@ -184,10 +174,10 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
     return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
-def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
+def with_unsaved(status: Status, reason: str, postponed: Plan) -> Status:
     """The status of a host that cannot save its state; `reason` says why, and is empty if it can.
 
-    `postponed` are the operations that wait until it can (`apply.result.waiting_operations`).
+    `postponed` are the operations that wait until it can (`apply.result.postponed_operations`).
     """
     problems = status.data["problems"]
     files = (problem["text"] for problem in problems if problem["code"] == "unsaved")
@@ -200,9 +190,7 @@ def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) ->
     return status._replace(data=data, problems=(*status.problems, *waits))
 
 
-def _file_problems(
-    left: Sequence[Operation], failed: Sequence[Problem], applied: bool
-) -> list[Problem]:
+def _file_problems(left: Plan, failed: Sequence[Problem], applied: bool) -> list[Problem]:
     """One problem for each file that differs, or a single one if there are many.
 
     `applied`: a pass has carried out every request, so the files have been changed since. None if
@@ -217,20 +205,16 @@ def _file_problems(
     return [Problem(code, f'"{path}" is not {word}') for path in paths]
 
 
-def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
+def _failed_problems(report: Optional[Report], left: Plan) -> list[Problem]:
     """What could not be rolled back, and the failures of the last pass that leave work to do."""
     if report is None:
         return []
     unfinished = {operation.domain for operation in left}
-    failed = (
-        problem for problem in report.problems if (problem.link and problem.link.mac) in unfinished
-    )
+    failed = (each for each in report.problems if (each.link and each.link.mac) in unfinished)
     return [*report.not_rolled_back, *failed]
 
 
-def _unfinished_problems(
-    left: Sequence[Operation], pending: Collection[Operation]
-) -> Iterator[Problem]:
+def _unfinished_problems(left: Plan, pending: Collection[Operation]) -> Iterator[Problem]:
     """What is left to do, apart from files."""
     for operation in left:
         if isinstance(operation, WriteFile):
@@ -264,10 +248,7 @@ def problem_json(problem: Problem) -> dict[str, str]:
 
 
 def _interfaces_json(
-    resolution: Resolution,
-    world: World,
-    problems: Sequence[Problem],
-    own_names: Mapping[LinkKey, str],
+    resolution: Resolution, world: World, problems: Sequence[Problem], own_names: Names
 ) -> Iterator[dict[str, Any]]:
     by_link, notes = _grouped_by_link(problems), _grouped_by_link(resolution.notes)
     devices = find_links(world, resolution.roles)
@@ -291,7 +272,7 @@ def _interfaces_json(
             "notes": [note.to_json() for note in notes[link.key]],
             "parent": parent_name(link),
             "vlan_id": link.key.vlan_id,
-            "members": member_names(link),
+            "members": member_names(link.virtual),
             "master": link.master and str(link.master),
             "table": resolution.tables.get(link.key),
         }
@@ -324,9 +305,7 @@ def nic_mac(link: Link) -> Optional[str]:
 
 def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> str:
     """What a network manager reports of an interface; `absent` if the manager does not run."""
-    if states is None:
-        return "absent"
-    return states.get(name or "", "unknown")
+    return "absent" if states is None else states.get(name or "", "unknown")
 
 
 def parent_name(link: Link) -> Optional[str]:
@@ -337,9 +316,9 @@ def parent_name(link: Link) -> Optional[str]:
     return lower and str(lower)
 
 
-def member_names(link: Union[Link, LinkRequest]) -> list[str]:
+def member_names(virtual: Optional[Virtual]) -> list[str]:
     """The members of a bond or the ports of a bridge, as text."""
-    return [str(member) for member in (link.virtual or Virtual()).members]
+    return [str(member) for member in (virtual or Virtual()).members]
 
 
 def _absent_name(link: Link, resolution: Resolution) -> Optional[str]:
@@ -347,9 +326,7 @@ def _absent_name(link: Link, resolution: Resolution) -> Optional[str]:
     return (not link.key.rank and resolution.roles.name(link.key.mac)) or link.name
 
 
-def _desired_name(
-    link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
-) -> Optional[str]:
+def _desired_name(link: Link, resolution: Resolution, own_names: Names) -> Optional[str]:
     """The requested name of a link, whether or not it can be renamed now."""
     if not link.key.rank:
         return own_names.get(link.key)

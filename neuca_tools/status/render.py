@@ -10,12 +10,12 @@ from textwrap import wrap
 from typing import Any, Optional
 
 from neuca_tools.documents.neuca.values import dotted_name
-from neuca_tools.model import OWN, LinkKey, Problem
+from neuca_tools.model import OWN, Problem
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted_text
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import SYSCTL, effect_text
-from neuca_tools.status.judge import INFORMATIVE_CODES
+from neuca_tools.status.judge import INFORMATIVE_CODES, Names
 
 COLOR_BY_STATE = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}
 INTERFACE_HEAD = (
@@ -202,19 +202,14 @@ def _colored_by_state(text: str, state: str, color: bool) -> str:
 
 
 def plan_text(
-    operations: Iterable[Operation],
-    problems: Iterable[Problem],
-    names: Mapping[LinkKey, str],
-    color: bool = False,
+    operations: Iterable[Operation], problems: Iterable[Problem], names: Names, color: bool = False
 ) -> str:
     """One line for each operation, in order, then one for each problem."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
     return "\n".join([*lines, *unfulfilled_lines(problems, names, color)])
 
 
-def unfulfilled_lines(
-    problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool
-) -> Iterator[str]:
+def unfulfilled_lines(problems: Iterable[Problem], names: Names, color: bool) -> Iterator[str]:
     """One line for each request that is not fulfilled: its interface, and the reason."""
     for problem in problems:
         outcome = "left alone"

@@ -24,6 +24,7 @@ from neuca_tools.model import (
     Origin,
     OriginalValues,
     PlatformDocument,
+    Problem,
     Record,
     World,
 )
@@ -33,6 +34,7 @@ from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, origin_by_setting
 from neuca_tools.status.judge import (
+    Names,
     Report,
     Status,
     member_names,
@@ -52,13 +54,8 @@ ROLE_REASONS = {
 
 def plan_json(operations: Iterable[Operation], after: Optional[Status] = None) -> dict[str, Any]:
     """`neuca plan --json`; `after` is the status after a pass that does all of it, if known."""
-    data: dict[str, Any] = {
-        "version": 1,
-        "operations": [operation.to_json() for operation in operations],
-    }
-    if after is not None:
-        data |= outcome_json(after)
-    return data
+    outcome = outcome_json(after) if after else {}
+    return {"version": 1, "operations": [each.to_json() for each in operations], **outcome}
 
 
 def apply_json(report: Report, status: Status) -> dict[str, Any]:
@@ -77,14 +74,13 @@ def outcome_json(after: Status) -> dict[str, Any]:
     """The state after a pass, and what it does not do, as `neuca plan` and `apply` print it."""
     return {
         "state": after.data["state"],
-        "problems": [
-            {
-                "link": problem.link and (after.names.get(problem.link) or str(problem.link)),
-                **problem_json(problem),
-            }
-            for problem in after.problems
-        ],
+        "problems": [_problem_of_link(problem, after.names) for problem in after.problems],
     }
+
+
+def _problem_of_link(problem: Problem, names: Names) -> dict[str, Optional[str]]:
+    link = problem.link and (names.get(problem.link) or str(problem.link))
+    return {"link": link, **problem_json(problem)}
 
 
 def desired_json(resolution: Resolution) -> dict[str, Any]:
@@ -98,10 +94,7 @@ def desired_json(resolution: Resolution) -> dict[str, Any]:
         "routes": routing_json.desired_routes(resolution),
         "rules": [rule.text for rule in sorted(desired.rules)],
         "sysctl": {dotted_name(path): value for path, value in desired.sysctls.items()},
-        "problems": [
-            {"link": problem.link and str(problem.link), **problem_json(problem)}
-            for problem in resolution.problems
-        ],
+        "problems": [_problem_of_link(problem, {}) for problem in resolution.problems],
     }
 
 
@@ -121,7 +114,7 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": {dotted_name(path): value for path, value in sysctls.items()},
         "device": dict(link.device),
-        "members": member_names(link),
+        "members": member_names(link.virtual),
         "master": link.master and str(link.master),
         "options": dict((link.virtual or Virtual()).options),
     }
@@ -171,10 +164,7 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
         "routes": routing_json.requested_routes(document.routes),
         "rules": [request.rule.text for request in document.rules],
         "platform": _platform_json(document.platform),
-        "users": [
-            {"login": user.login, "sudo": user.sudo, "keys": list(user.keys)}
-            for user in document.users
-        ],
+        "users": [user._asdict() for user in document.users],
         "scripts": [{"name": script.name, "body": script.body} for script in document.scripts],
         "storage": [_storage_json(storage) for storage in document.storage],
         "faults": [
@@ -201,7 +191,7 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": dict(link.sysctls),
         "device": dict(link.device),
-        "members": member_names(link),
+        "members": member_names(virtual),
         "parent": virtual.parent and str(virtual.parent),
         "options": dict(virtual.options),
         "automatic": link.automatic and link.automatic._asdict(),

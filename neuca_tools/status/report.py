@@ -27,10 +27,7 @@ def report_now(
     rolled_back: bool,
     removed: tuple[str, ...] = (),
 ) -> Report:
-    """The report of a pass that has just ended and took `seconds`.
-
-    An operation that had to be carried out again is reported once.
-    """
+    """The report of a pass that ended now, after `seconds`; it has a repeated operation once."""
     changed = tuple(dict.fromkeys(changed))
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Report(finished, round(seconds, 3), changed, problems, rolled_back, removed)
