@@ -48,12 +48,13 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     return Belief()
 
 
-def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:
+def bus_order(device: Device) -> tuple[bool, bool, tuple[int, ...], int]:
     """The place of a NIC: by interface index, which is the order of probing, before PCI addresses.
 
-    Devices on no PCI bus go first: a paravirtual NIC is the master of its virtual function.
+    Hardware goes first: beside it, a veth or tap belongs to a container or guest of this host.
+    Of that, devices on no PCI bus: a paravirtual NIC is the master of its virtual function.
     """
-    return bool(device.slot), device.slot, device.index
+    return not device.hardware, bool(device.slot), device.slot, device.index
 
 
 def devices_with_address(world: World) -> frozenset[int]:
