@@ -35,11 +35,12 @@ MAC_LENGTH = len("00:00:00:00:00:00")  # characters
 def is_nic(device: Device) -> bool:
     """Whether a device is hardware, a veth or a tap, and not a VLAN or virtual link.
 
-    Hardware whose addresses are neither MACs nor GUIDs is no NIC (IEEE 802.15.4).
+    Hardware whose addresses are neither MACs nor GUIDs is no NIC (IEEE 802.15.4), nor is a virtual
+    function that has no address yet, which is all zeros.
     """
     is_candidate = device.kind in VIRTUAL_NICS if device.kind else device.hardware
-    length = GUID_LENGTH if device.infiniband else MAC_LENGTH
-    return is_candidate and len(identity(device)) == length
+    length, own = GUID_LENGTH if device.infiniband else MAC_LENGTH, identity(device)
+    return is_candidate and len(own) == length and bool(own.strip("0:"))
 
 
 def nics_in(world: World) -> Iterator[Device]:

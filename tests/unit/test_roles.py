@@ -54,6 +54,7 @@ def roles(seen, named=(), policy=ANYONE, record=NOBODY):
     (Device(1, "tun0", "tun", ""), False),
     (Device(1, "ib0", "", "80:00:02:08:fe:80:00:00:00:00:00:00:f4:52:14:03:00:7b:cb:a1", hardware=True), False),
     (vlan(1, 2, 7), False),
+    (nic(1, mac="00:00:00:00:00:00", permanent_mac=""), False),
     *((nic(1, kind=kind), False) for kind in ("vlan", "macvlan", "bond", "bridge", "vxlan", "ipvlan", "dummy", "team")),
 ])  # fmt: skip
 def test_hardware_veth_and_tap_are_nics_and_nothing_else_is(device, wanted):
