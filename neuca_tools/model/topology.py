@@ -128,9 +128,16 @@ def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
 
 
 def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
-    """The MACs of the NICs that are among these devices or below them."""
-    carriers = map(world.devices.get, with_lower_devices(world, indexes))
-    return frozenset(identity(device) for device in carriers if device and is_nic(device))
+    """The MACs of the NICs that are among these devices or below them.
+
+    Beside hardware, a veth or tap there belongs to a container or guest of this host.
+    """
+    macs = set[str]()
+    for index in {*indexes}:
+        carriers = map(world.devices.get, with_lower_devices(world, [index]))
+        nics = [device for device in carriers if device and is_nic(device)]
+        macs.update(map(identity, [nic for nic in nics if nic.hardware] or nics))
+    return frozenset(macs)
 
 
 def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:

@@ -193,6 +193,17 @@ def test_both_nics_of_a_bond_with_the_default_route_are_management():
     assert roles(seen, named=(1, 2)) == {1: "management", 2: "management"}
 
 
+def test_a_guests_tap_on_the_management_bridge_is_no_management_nic():
+    """Each start of a guest would add one to the record."""
+    devices = [Device(9, "br0", "bridge", mac(1)), nic(1, master=9)]
+    tap = nic(8, name="vnet0", kind="tun", hardware=False, permanent_mac="", master=9)
+    seen = world(*devices, tap, routes=[route("0.0.0.0/0", 9, "192.0.2.1")])
+    assert assign_roles(seen, set(), ANYONE, NOBODY).choice.reason_by_mac.keys() == {mac(1)}
+    # In a container, there is no hardware.
+    seen = world(devices[0], tap, routes=[route("0.0.0.0/0", 9, "192.0.2.1")])
+    assert assign_roles(seen, set(), ANYONE, NOBODY).choice.reason_by_mac.keys() == {mac(8)}
+
+
 def test_a_default_route_through_a_tunnel_or_the_loopback_makes_nobody_management():
     seen = world(nic(1), Device(9, "wg0", "wireguard"), routes=[route("0.0.0.0/0", 9)])
     assert roles(seen, named=(1,)) == {1: "dataplane"}
