@@ -29,6 +29,7 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
 )
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
+SWITCH = "openvswitch"  # kind of its datapath (ovs-system) and of its bridges
 MAC_LENGTH = len("00:00:00:00:00:00")  # characters
 
 
@@ -119,11 +120,8 @@ def automatic_default_routes(
 def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their lower devices, including members and ports."""
     lower: dict[int, list[int]] = defaultdict(list)
-    for device in world.devices.values():
-        if device.master:
-            lower[device.master].append(device.index)
-        if device.lower:
-            lower[device.index].append(device.lower)
+    for below, above in _stacked_devices(world):
+        lower[above].append(below)
     return _reachable_from(indexes, lower)
 
 
@@ -143,12 +141,29 @@ def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
 def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their upper devices, including bonds and bridges."""
     upper: dict[int, list[int]] = defaultdict(list)
+    for below, above in _stacked_devices(world):
+        upper[below].append(above)
+    return _reachable_from(indexes, upper)
+
+
+def _stacked_devices(world: World) -> Iterator[tuple[int, int]]:
+    """The indexes of each pair of a lower and an upper device.
+
+    Of a port of Open vSwitch the kernel does not know the bridge: it is on those that have its MAC,
+    or else on every bridge.
+    """
+    ports = list[Device]()
     for device in world.devices.values():
         if device.master:
-            upper[device.index].append(device.master)
+            yield device.index, device.master
+            if world.devices.get(device.master, device).kind == SWITCH:
+                ports.append(device)
         if device.lower:
-            upper[device.lower].append(device.index)
-    return _reachable_from(indexes, upper)
+            yield device.lower, device.index
+    for bridge in world.devices.values() if ports else ():
+        if bridge.kind == SWITCH:
+            own = [port for port in ports if port.mac == bridge.mac]
+            yield from ((port.index, bridge.index) for port in own or ports)
 
 
 def _reachable_from(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:

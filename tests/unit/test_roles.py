@@ -193,6 +193,20 @@ def test_both_nics_of_a_bond_with_the_default_route_are_management():
     assert roles(seen, named=(1, 2)) == {1: "management", 2: "management"}
 
 
+@pytest.mark.parametrize("own", [mac(1), mac(7)], ids=["MAC of the NIC", "MAC of its own"])
+def test_the_nic_below_a_bridge_of_open_vswitch_with_the_default_route_is_management(own):
+    """As with OVN-Kubernetes. The kernel says of a port only that it is in the datapath."""
+    datapath = Device(8, "ovs-system", "openvswitch", mac(8))
+    bridge = Device(9, "br-ex", "openvswitch", own, up=True)
+    seen = world(datapath, bridge, nic(1, master=8), nic(2), nic(3, master=8),
+                 addresses={9: "192.0.2.10/24"}, routes=[route("0.0.0.0/0", 9, "192.0.2.1")])  # fmt: skip
+    found = assign_roles(seen, {mac(2)}, ANYONE, NOBODY)
+    ports = {mac(1)} if own == mac(1) else {mac(1), mac(3)}
+    assert found.choice.reason_by_mac.keys() == ports
+    assert {1, 9} <= found.guard.devices
+    assert 2 not in found.guard.devices
+
+
 def test_a_guests_tap_on_the_management_bridge_is_no_management_nic():
     """Each start of a guest would add one to the record."""
     devices = [Device(9, "br0", "bridge", mac(1)), nic(1, master=9)]
