@@ -239,9 +239,9 @@ def overlap_notes(
     theirs = [
         route
         for route in world.routes
-        if route.to in prefixes and route.index not in own and not route.is_ours
+        if route.index not in own and not route.is_ours and route.to in prefixes
     ]
-    for setting, to, key, metric in sorted(requested, key=str):
+    for setting, to, key, metric in sorted(requested, key=str) if theirs else ():
         for route in theirs:
             if route.to == to and route.metric <= metric:
                 name = world.devices[route.index].name if route.index in world.devices else "?"
