@@ -220,11 +220,12 @@ def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> 
 
 
 def overlap_notes(
-    links: Mapping[LinkKey, Link], hops: Iterable[Hop], world: World
+    links: Mapping[LinkKey, Link], hops: Iterable[Hop], world: World, guarded: Collection[int]
 ) -> Iterator[Note]:
     """A note for each requested network or route that another program's route comes before.
 
-    Docker and libvirt choose networks that a document may request too.
+    Docker and libvirt choose networks that a document may request too. Where routes lead through
+    `guarded` devices, requests are refused.
     """
     requested = [
         ("addresses", address.network, key, _CONNECTED_METRIC[address.version])
@@ -235,11 +236,11 @@ def overlap_notes(
     main = (hop for hop in hops if hop.traits.table == MAIN_TABLE and hop.to.prefixlen)
     requested += [("routes", hop.to, hop.link, hop.metric) for hop in main]
     prefixes = {to for _, to, _, _ in requested}
-    own = {link.index for link in links.values()}
+    left_out = {link.index for link in links.values()} | {*guarded}
     theirs = [
         route
         for route in world.routes
-        if route.index not in own and not route.is_ours and route.to in prefixes
+        if route.index not in left_out and not route.is_ours and route.to in prefixes
     ]
     for setting, to, key, metric in sorted(requested, key=str) if theirs else ():
         for route in theirs:

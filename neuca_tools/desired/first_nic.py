@@ -35,9 +35,14 @@ class Belief(NamedTuple):
 
 
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
-    """The first of these NICs (MACs) in the order of the bus that has a carrier."""
+    """The first of these NICs (MACs) in the order of the bus that has a carrier.
+
+    Beside hardware with an address, a veth or tap belongs to a container or guest of this host.
+    """
     addressed = devices_with_address(world)
     nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
+    if any(nic.hardware and nic.index in addressed for nic in nics):
+        nics = [nic for nic in nics if nic.hardware]
     nics.sort(key=bus_order)
     leased = [identity(nic) for nic in nics if nic.index in addressed]
     for nic in nics:
@@ -48,13 +53,12 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     return Belief()
 
 
-def bus_order(device: Device) -> tuple[bool, bool, tuple[int, ...], int]:
+def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:
     """The place of a NIC: by interface index, which is the order of probing, before PCI addresses.
 
-    Hardware goes first: beside it, a veth or tap belongs to a container or guest of this host.
-    Of that, devices on no PCI bus: a paravirtual NIC is the master of its virtual function.
+    Devices on no PCI bus go first: a paravirtual NIC is the master of its virtual function.
     """
-    return not device.hardware, bool(device.slot), device.slot, device.index
+    return bool(device.slot), device.slot, device.index
 
 
 def devices_with_address(world: World) -> frozenset[int]:

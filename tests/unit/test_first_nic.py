@@ -62,7 +62,7 @@ def test_a_usb_nic_goes_after_those_on_the_pci_bus(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["veth", "tun"])
-def test_the_interface_of_a_container_goes_after_every_hardware_nic(kind):
+def test_the_interface_of_a_container_goes_after_hardware_with_an_address(kind):
     """An agent may be installed on a host on which containers or guests run already."""
     bridge = Device(8, "docker0", "bridge", mac=mac(8), up=True)
     port = Device(9, "vethc0ffee", kind, mac=mac(9), master=8, up=True, carrier=True)
@@ -71,6 +71,9 @@ def test_the_interface_of_a_container_goes_after_every_hardware_nic(kind):
                  routes=[route("0.0.0.0/0", 12, "10.0.1.254", 100, DHCP)])  # fmt: skip
     roles = assign_roles(seen, {mac(2)}, Policy(), Record())
     assert (roles.choice.belief.mac, roles.role(mac(1))) == (mac(1), "management")
+    # In a container to which a NIC is passed through, a veth is the first NIC.
+    seen = replace(seen, addresses={8: seen.addresses[8]})
+    assert believed_nic(seen, {mac(1), mac(9)}).mac == mac(9)
 
 
 @pytest.mark.parametrize(
