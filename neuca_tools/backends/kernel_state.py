@@ -188,15 +188,19 @@ def parse_device(message: bytes) -> Device:
 
 
 def _pci_slot(name: str) -> tuple[int, ...]:
-    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none."""
+    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none.
+
+    USB comes after every PCI domain: a NIC there may lead to the server's management controller.
+    """
     with suppress(OSError):
         path = (Path(SYSFS) / name).readlink()
-        return tuple(
+        numbers = (
             int(number, 16)
             for part in path.parts
             if part.count(":") == 2 and part[-2:-1] == "."
             for number in part.replace(".", ":").split(":")
         )
+        return (*([2**32] if "/usb" in str(path) else []), *numbers)
     return ()
 
 

@@ -163,9 +163,12 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     """The NICs whose recorded name matches the pattern, or else the present one.
 
     The recorded name counts first because another NIC may have the name now. Failing that, or for a
-    pattern, alternative names count (ip-link(8), property).
+    pattern, alternative names count (ip-link(8), property). Beside hardware, a pattern means no
+    veth or tap, as these belong to containers and guests of this host.
     """
     nics = {identity(device): device for device in nics_in(world)}
+    if _is_pattern(pattern):
+        nics = {mac: nic for mac, nic in nics.items() if nic.hardware} or nics
     called = {
         mac
         for mac, device in nics.items()

@@ -2,8 +2,8 @@
 
 The default route must stay the management NIC's. A prefix of length 0 or 1 is only the plainest way
 to replace it: 2000::/3, four routes of length 2 or an address like 2001::1/3 do the same. So the
-limit is on the union of all routes and connected networks that a document requests. A default route
-of another program that takes its place is reported.
+limit is on the union of all routes and connected networks that a document requests. What other
+programs route before it is reported.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,6 +18,8 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     Address,
     Device,
+    Hop,
+    Link,
     LinkKey,
     Network,
     NetworkState,
@@ -28,9 +30,12 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE
 from neuca_tools.model.topology import best_default_routes, nics_in, routes_through
 
+# Of the route to the network of an address; that of IPv6 is IP6_RT_PRIO_ADDRCONF (net/ip6_route.h).
+_CONNECTED_METRIC: Mapping[int, int] = {4: 0, 6: 256}
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 # The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of
 # the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
@@ -198,3 +203,34 @@ def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> 
         f"another program leads the IPv{route.to.version} default route of this host through {path}"
         f" (metric {route.metric}), not through the management NIC (metric {metric}){lease}",
     )
+
+
+def overlap_notes(
+    links: Mapping[LinkKey, Link], hops: Iterable[Hop], world: World, guarded: Collection[int]
+) -> Iterator[Note]:
+    """A note for each requested network or route that another program's route comes before.
+
+    Docker and libvirt choose networks that a document may request too. Where routes lead through
+    `guarded` devices, requests are refused.
+    """
+    requested = [
+        ("addresses", address.network, key, _CONNECTED_METRIC[address.version])
+        for key, link in links.items()
+        if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf")
+        for address in {*link.addresses} - {*link.bare}
+    ]
+    main = (hop for hop in hops if hop.traits.table == MAIN_TABLE and hop.to.prefixlen)
+    requested += [("routes", hop.to, hop.link, hop.metric) for hop in main]
+    prefixes = {to for _, to, _, _ in requested}
+    left_out = {link.index for link in links.values()} | {*guarded}
+    theirs = [
+        route
+        for route in world.routes
+        if route.index not in left_out and not route.is_ours and route.to in prefixes
+    ]
+    for setting, to, key, metric in sorted(requested, key=str) if theirs else ():
+        for route in theirs:
+            if route.to == to and route.metric <= metric:
+                name = world.devices[route.index].name if route.index in world.devices else "?"
+                text = f"another program routes {to} through {name} (metric {route.metric})"
+                yield Note(setting, "overridden", text, key if key.mac else None)

@@ -35,9 +35,15 @@ class Belief(NamedTuple):
 
 
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
-    """The first of these NICs (MACs) in the order of the bus that has a carrier."""
+    """The first of these NICs (MACs) in the order of the bus that has a carrier.
+
+    Beside hardware with an address, a veth or tap in a bridge belongs to a container or guest of
+    this host.
+    """
     addressed = devices_with_address(world)
     nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
+    if any(nic.hardware and nic.index in addressed for nic in nics):
+        nics = [nic for nic in nics if nic.hardware or not nic.master]
     nics.sort(key=bus_order)
     leased = [identity(nic) for nic in nics if nic.index in addressed]
     for nic in nics:

@@ -240,11 +240,12 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     # A route that a document requests in the table of a NIC takes the place of the NIC's own.
     requested = {hop.identity for hop in requested_hops}
     policy_hops = (hop for hop in policy.hops if hop.identity not in requested)
+    overlaps = coverage.overlap_notes(links, routing.hops, world, resolver.roles.guard.devices)
     return routing._replace(
         # In the order of the plan: next hops of requested routes are in networks from DHCP.
         hops=(*learned.hops, *requested_hops, *policy_hops),
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *problems, *learned.problems),
-        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world)),
+        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world), *overlaps),
     )

@@ -24,17 +24,19 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
 )
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
+SWITCH = "openvswitch"  # kind of its datapath (ovs-system) and of its bridges
 MAC_LENGTH = len("00:00:00:00:00:00")  # characters
 
 
 def is_nic(device: Device) -> bool:
     """Whether a device is hardware, a veth or a tap, and not a VLAN or virtual link.
 
-    Hardware whose addresses are neither MACs nor GUIDs is no NIC (IEEE 802.15.4).
+    Hardware whose addresses are neither MACs nor GUIDs is no NIC (IEEE 802.15.4), nor is a virtual
+    function that has no address yet, which is all zeros.
     """
     is_candidate = device.kind in VIRTUAL_NICS if device.kind else device.hardware
-    length = GUID_LENGTH if device.infiniband else MAC_LENGTH
-    return is_candidate and len(identity(device)) == length
+    length, own = GUID_LENGTH if device.infiniband else MAC_LENGTH, identity(device)
+    return is_candidate and len(own) == length and bool(own.strip("0:"))
 
 
 def nics_in(world: World) -> Iterator[Device]:
@@ -107,29 +109,50 @@ def automatic_default_routes(
 def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their lower devices, including members and ports."""
     lower: dict[int, list[int]] = defaultdict(list)
-    for device in world.devices.values():
-        if device.master:
-            lower[device.master].append(device.index)
-        if device.lower:
-            lower[device.index].append(device.lower)
+    for below, above in _stacked_devices(world):
+        lower[above].append(below)
     return _reachable_from(indexes, lower)
 
 
 def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
-    """The MACs of the NICs that are among these devices or below them."""
-    carriers = map(world.devices.get, with_lower_devices(world, indexes))
-    return frozenset(identity(device) for device in carriers if device and is_nic(device))
+    """The MACs of the NICs that are among these devices or below them.
+
+    Beside hardware, a veth or tap there belongs to a container or guest of this host.
+    """
+    macs = set[str]()
+    for index in {*indexes}:
+        carriers = map(world.devices.get, with_lower_devices(world, [index]))
+        nics = [device for device in carriers if device and is_nic(device)]
+        macs.update(map(identity, [nic for nic in nics if nic.hardware] or nics))
+    return frozenset(macs)
 
 
 def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their upper devices, including bonds and bridges."""
     upper: dict[int, list[int]] = defaultdict(list)
+    for below, above in _stacked_devices(world):
+        upper[below].append(above)
+    return _reachable_from(indexes, upper)
+
+
+def _stacked_devices(world: World) -> Iterator[tuple[int, int]]:
+    """The indexes of each pair of a lower and an upper device.
+
+    Of a port of Open vSwitch the kernel does not know the bridge: it is on those that have its MAC,
+    or else on every bridge.
+    """
+    ports = list[Device]()
     for device in world.devices.values():
         if device.master:
-            upper[device.index].append(device.master)
+            yield device.index, device.master
+            if world.devices.get(device.master, device).kind == SWITCH:
+                ports.append(device)
         if device.lower:
-            upper[device.lower].append(device.index)
-    return _reachable_from(indexes, upper)
+            yield device.lower, device.index
+    for bridge in world.devices.values() if ports else ():
+        if bridge.kind == SWITCH:
+            own = [port for port in ports if port.mac == bridge.mac]
+            yield from ((port.index, bridge.index) for port in own or ports)
 
 
 def _reachable_from(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel import KERNEL_PROTOCOL, default_route
-from worlds import LAWS, Agent, document_texts, kernels, mac, machine, nic
+from worlds import LAWS, Agent, document_texts, kernels, key, mac, machine, nic
 
 from neuca_tools.desired import coverage
+from neuca_tools.model import Device
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import METADATA_HOSTS
 
@@ -225,3 +226,34 @@ def test_a_default_route_that_is_preferred_to_the_management_nics_is_reported(me
         f" (metric {metric}), not through the management NIC (metric 100)"
     )
     assert problems == [("contested", text)] * is_preferred
+
+
+# --- What other programs route too ------------------------------------------------------------------------------------
+
+
+def notes_beside(addresses, text=NIC2):
+    """The notes on a host on which Docker has a bridge with these addresses."""
+    kernel = host()
+    kernel.devices[9] = Device(9, "docker0", "bridge", mac=mac(9), mtu=1500, up=True)
+    for address in addresses.split():
+        kernel.add_address(9, ip_interface(address))
+    agent = Agent(kernel, text)
+    agent.run()
+    assert agent.plan() == ()
+    return [(note.text, note.link) for note in agent.survey().resolution.notes]
+
+
+def test_a_requested_network_that_another_program_routes_too_is_noted():
+    text = "addresses: overridden: another program routes {} through docker0 (metric {})"
+    assert notes_beside("10.0.0.9/24 fd00:2::9/64") == [
+        (text.format("10.0.0.0/24", 0), key(2)),
+        (text.format("fd00:2::/64", 256), key(2)),
+    ]
+    assert notes_beside("10.0.1.9/24") == []
+
+
+def test_a_requested_route_that_another_program_has_with_a_lower_metric_is_noted():
+    routes = f"{NIC2}[routes]\n10.42.0.0/16 = 10.0.0.254\n"
+    text = "routes: overridden: another program routes 10.42.0.0/16 through docker0 (metric 0)"
+    assert notes_beside("10.42.0.1/16", routes) == [(text, key(2))]
+    assert notes_beside("10.42.0.1/24", routes) == []

@@ -183,6 +183,20 @@ def test_an_alternative_name_matches_unless_another_nic_has_it_as_its_own():
     assert list(links(document)) == [A, B]
 
 
+def test_a_pattern_takes_no_interface_of_a_container_or_guest_of_the_host():
+    text = "version: 2\nethernets:\n  x: {match: {name: 'e*'}, addresses: [10.3.0.5/24]}\n"
+    virtual = [
+        nic(2, mac=B, permanent_mac="", name="eni0a1b2c3d4", kind="veth", hardware=False),
+        nic(3, mac=f"{B[:-1]}3", permanent_mac="", name="etap0", kind="tun", hardware=False),
+    ]
+    own = nic(1, mac=A, permanent_mac=A, name="ens5")
+    document, _ = bind_names(made("network-config", text), world(own, *virtual), Record())
+    assert list(links(document)) == [A]
+    # In a container, there is no hardware.
+    document, _ = bind_names(made("network-config", text), world(*virtual), Record())
+    assert len(links(document)) == 2
+
+
 SWAPPED = f"""\
 version: 2
 ethernets:

@@ -125,9 +125,13 @@ def test_keys_beside_dhcp_have_an_effect_where_there_is_dhcp():
 @pytest.mark.parametrize(
     ("kind", "tree", "key"),
     [
-        ("network-config", {"version": 2, "zebras": {"z": {}}}, "zebras"),
+        ("network-config", {"version": 2, "vlans": {}, "zebras": {"z": {}}}, "zebras"),
         ("network-config", {"network": {"version": 2}, "zebras": 1}, "zebras"),
-        ("network-config", {"network": {"version": 2, "zebras": [1]}}, "network.zebras"),
+        (
+            "network-config",
+            {"network": {"version": 2, "vlans": {}, "zebras": [1]}},
+            "network.zebras",
+        ),
         ("network-config", {"version": 1, "config": [], "zebras": 1}, "zebras"),
         ("network_data.json", {"links": [], "networks": [], "zebras": [1]}, "zebras"),
     ],
@@ -135,6 +139,29 @@ def test_keys_beside_dhcp_have_an_effect_where_there_is_dhcp():
 def test_an_unknown_key_beside_the_links_is_named(kind, tree, key):
     document = made(kind, json.dumps(tree))
     assert faults(document) == [f'warning: {kind} "{key}": this key has no effect']
+
+
+@pytest.mark.parametrize(
+    ("kind", "tree", "key"),
+    [
+        ("network-config", {"version": 2, "Ethernets": {"eth1": {}}}, "Ethernets"),
+        ("network-config", {"network": {"version": 2, "ethernet": {}}}, "network.ethernet"),
+        ("network-config", {"version": 1, "ethernets": {"eth1": {}}}, "ethernets"),
+        ("network-config", {"version": 1, "Config": []}, "Config"),
+        ("network_data.json", {"error": {"code": 503}}, "error"),
+    ],
+)
+def test_a_document_with_unknown_keys_only_is_not_one_without_links(kind, tree, key):
+    document = made(kind, json.dumps(tree))
+    assert faults(document) == [f'error: {kind} "{key}": this key has no effect']
+
+
+@pytest.mark.parametrize("empty", [[], [None]])
+def test_a_link_that_is_a_list_is_a_fault_even_if_it_is_empty(empty):
+    """As PHP writes an empty object."""
+    assert faults(netplan(ethernets={"a": {}, "b": empty})) == [
+        'error: network-config "ethernets.b": it is not an object'
+    ]
 
 
 def test_warnings_do_not_displace_an_error_and_those_left_out_are_mentioned():

@@ -9,8 +9,10 @@ from ipaddress import ip_interface
 from itertools import permutations
 
 import pytest
+from test_accelerated import message
 from worlds import mac, nic, route, world
 
+from neuca_tools.backends import kernel_state
 from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed_nic
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign_roles
@@ -42,6 +44,36 @@ def test_a_device_on_no_pci_bus_goes_before_its_virtual_function():
     paravirtual, function = nic(5, up=True, carrier=True), nic(2, slot=(0, 0, 2, 0), up=True)
     seen = world(paravirtual, function, addresses={5: "10.0.0.9/24", 2: "10.0.0.8/24"})
     assert believed_nic(seen, {mac(5), mac(2)}).mac == mac(5)
+
+
+def test_a_usb_nic_goes_after_those_on_the_pci_bus(tmp_path, monkeypatch):
+    """A baseboard management controller is a USB NIC, below a controller with a low PCI address."""
+    monkeypatch.setattr(kernel_state, "SYSFS", str(tmp_path))
+    paths = {
+        "enxd0946681": "pci0000:00/0000:00:14.0/usb1/1-14/1-14.3/1-14.3:1.0/net/enxd0946681",
+        "eno1": "pci0000:16/0000:16:02.0/0000:17:00.0/net/eno1",
+    }
+    devices = []
+    for index, (name, path) in enumerate(paths.items(), 2):
+        (tmp_path / name).symlink_to(f"../../devices/{path}")
+        devices.append(kernel_state.parse_device(message(index, name, mac(index), "bus")))
+    seen = world(*devices, addresses={2: "169.254.1.2/24"})
+    assert believed_nic(seen, {mac(2), mac(3)}).mac == mac(3)
+
+
+@pytest.mark.parametrize("kind", ["veth", "tun"])
+def test_the_interface_of_a_container_goes_after_hardware_with_an_address(kind):
+    """An agent may be installed on a host on which containers or guests run already."""
+    bridge = Device(8, "docker0", "bridge", mac=mac(8), up=True)
+    port = Device(9, "vethc0ffee", kind, mac=mac(9), master=8, up=True, carrier=True)
+    seen = world(bridge, port, nic(12, mac=mac(1), permanent_mac=mac(1), slot=SLOTS[1], up=True, carrier=True),
+                 addresses={8: "172.17.0.1/16", 12: "10.0.1.9/24"},
+                 routes=[route("0.0.0.0/0", 12, "10.0.1.254", 100, DHCP)])  # fmt: skip
+    roles = assign_roles(seen, {mac(2)}, Policy(), Record())
+    assert (roles.choice.belief.mac, roles.role(mac(1))) == (mac(1), "management")
+    # In a container to which a NIC is passed through, a veth is the first NIC.
+    seen = replace(seen, addresses={8: seen.addresses[8]})
+    assert believed_nic(seen, {mac(1), mac(9)}).mac == mac(9)
 
 
 @pytest.mark.parametrize(

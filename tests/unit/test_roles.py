@@ -54,6 +54,7 @@ def roles(seen, named=(), policy=ANYONE, record=NOBODY):
     (Device(1, "tun0", "tun", ""), False),
     (Device(1, "ib0", "", "80:00:02:08:fe:80:00:00:00:00:00:00:f4:52:14:03:00:7b:cb:a1", hardware=True), False),
     (vlan(1, 2, 7), False),
+    (nic(1, mac="00:00:00:00:00:00", permanent_mac=""), False),
     *((nic(1, kind=kind), False) for kind in ("vlan", "macvlan", "bond", "bridge", "vxlan", "ipvlan", "dummy", "team")),
 ])  # fmt: skip
 def test_hardware_veth_and_tap_are_nics_and_nothing_else_is(device, wanted):
@@ -190,6 +191,31 @@ def test_both_nics_of_a_bond_with_the_default_route_are_management():
         routes=[route("0.0.0.0/0", 9, "192.0.2.1")],
     )
     assert roles(seen, named=(1, 2)) == {1: "management", 2: "management"}
+
+
+@pytest.mark.parametrize("own", [mac(1), mac(7)], ids=["MAC of the NIC", "MAC of its own"])
+def test_the_nic_below_a_bridge_of_open_vswitch_with_the_default_route_is_management(own):
+    """As with OVN-Kubernetes. The kernel says of a port only that it is in the datapath."""
+    datapath = Device(8, "ovs-system", "openvswitch", mac(8))
+    bridge = Device(9, "br-ex", "openvswitch", own, up=True)
+    seen = world(datapath, bridge, nic(1, master=8), nic(2), nic(3, master=8),
+                 addresses={9: "192.0.2.10/24"}, routes=[route("0.0.0.0/0", 9, "192.0.2.1")])  # fmt: skip
+    found = assign_roles(seen, {mac(2)}, ANYONE, NOBODY)
+    ports = {mac(1)} if own == mac(1) else {mac(1), mac(3)}
+    assert found.choice.reason_by_mac.keys() == ports
+    assert {1, 9} <= found.guard.devices
+    assert 2 not in found.guard.devices
+
+
+def test_a_guests_tap_on_the_management_bridge_is_no_management_nic():
+    """Each start of a guest would add one to the record."""
+    devices = [Device(9, "br0", "bridge", mac(1)), nic(1, master=9)]
+    tap = nic(8, name="vnet0", kind="tun", hardware=False, permanent_mac="", master=9)
+    seen = world(*devices, tap, routes=[route("0.0.0.0/0", 9, "192.0.2.1")])
+    assert assign_roles(seen, set(), ANYONE, NOBODY).choice.reason_by_mac.keys() == {mac(1)}
+    # In a container, there is no hardware.
+    seen = world(devices[0], tap, routes=[route("0.0.0.0/0", 9, "192.0.2.1")])
+    assert assign_roles(seen, set(), ANYONE, NOBODY).choice.reason_by_mac.keys() == {mac(8)}
 
 
 def test_a_default_route_through_a_tunnel_or_the_loopback_makes_nobody_management():

@@ -30,7 +30,8 @@ def _prune_tree(tree: Tree, keys: frozenset[str], is_known: bool, unknown: Optio
     if isinstance(tree, list):
         # Every item keeps its place, because the paths in faults count them.
         items = [_prune_tree(item, keys, is_known, unknown) for item in tree]
-        return items if is_known or any(item is not None for item in items) else None
+        is_kept = is_known or unknown is not None or any(item is not None for item in items)
+        return items if is_kept else None
     return tree if is_known or tree is None else unknown
 
 

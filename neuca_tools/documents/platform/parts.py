@@ -32,6 +32,7 @@ _UNITS: Mapping[str, int] = {
 _SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
 _TERM = re.compile(r"([0-9]+) ?([a-z]+)")
 _T = TypeVar("_T")
+Severity = Literal["error", "warning"]
 
 
 class Faults:
@@ -93,7 +94,7 @@ class Part:
         key: str,
         value: Tree,
         reason: str,
-        severity: Literal["error", "warning"] = "error",
+        severity: Severity = "error",
         unknown: Optional[UnknownWord] = None,
     ) -> None:
         """Record that the value of a key is unusable; at most MAX_FAULTS of each severity are kept.
@@ -110,10 +111,15 @@ class Part:
         self.fault(key, self.tree.get(key), reason, "warning")
 
     def warn_besides(self, *known: str) -> None:
-        """Record a warning about every other key."""
+        """Record a warning about every other key.
+
+        It is an error if there are only such keys: one of them may be a misspelt list of the links.
+        """
+        has_content = self.tree.keys() & {*known} - {"version", "renderer"}
+        severity: Severity = "warning" if has_content else "error"
         for key in self.tree:
             if key not in known:
-                self.warn(key, "this key has no effect")
+                self.fault(key, self.tree[key], "this key has no effect", severity)
 
     def refuse_besides(self, known: Collection[str]) -> None:
         """Record an error about every other key: without what it means, this is another item."""
