@@ -19,6 +19,7 @@ from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.documents.stacking import merge_requests
 from neuca_tools.model import (
     UNRECORDED,
+    Device,
     Document,
     LinkKey,
     LinkRequest,
@@ -166,21 +167,21 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     pattern, alternative names count (ip-link(8), property). Beside hardware, a pattern means no
     veth or tap, as these belong to containers and guests of this host.
     """
-    nics = {identity(device): device for device in nics_in(world)}
+    nics = [*nics_in(world)]
     if _is_pattern(pattern):
-        nics = {mac: nic for mac, nic in nics.items() if nic.hardware} or nics
-    called = {
-        mac
-        for mac, device in nics.items()
-        if fnmatchcase(record.nics.get(mac, UNRECORDED).name or device.name, pattern)
-    }
+        nics = [nic for nic in nics if nic.hardware] or nics
+    called = _matching(pattern, ((_recorded_name(nic, record), nic) for nic in nics))
     if not called or _is_pattern(pattern):
-        called |= {
-            mac
-            for mac, device in nics.items()
-            if any(fnmatchcase(name, pattern) for name in device.altnames)
-        }
+        called |= _matching(pattern, ((name, nic) for nic in nics for name in nic.altnames))
     return tuple(sorted(called))
+
+
+def _recorded_name(nic: Device, record: Record) -> str:
+    return record.nics.get(identity(nic), UNRECORDED).name or nic.name
+
+
+def _matching(pattern: str, names: Iterable[tuple[str, Device]]) -> set[str]:
+    return {identity(nic) for name, nic in names if fnmatchcase(name, pattern)}
 
 
 # --- GUIDs of InfiniBand ports --------------------------------------------------------------------

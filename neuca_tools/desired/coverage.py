@@ -10,7 +10,8 @@ programs route before it is reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import collapse_addresses, ip_network
 from typing import Any
 
@@ -213,24 +214,36 @@ def overlap_notes(
     Docker and libvirt choose networks that a document may request too. Where routes lead through
     `guarded` devices, requests are refused.
     """
-    requested = [
-        ("addresses", address.network, key, _CONNECTED_METRIC[address.version])
-        for key, link in links.items()
-        if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf")
-        for address in {*link.addresses} - {*link.bare}
-    ]
-    main = (hop for hop in hops if hop.traits.table == MAIN_TABLE and hop.to.prefixlen)
-    requested += [("routes", hop.to, hop.link, hop.metric) for hop in main]
-    prefixes = {to for _, to, _, _ in requested}
+    requested = sorted(_requested_prefixes(links, hops), key=str)
     left_out = {link.index for link in links.values()} | {*guarded}
-    theirs = [
-        route
-        for route in world.routes
-        if route.index not in left_out and not route.is_ours and route.to in prefixes
-    ]
-    for setting, to, key, metric in sorted(requested, key=str) if theirs else ():
-        for route in theirs:
-            if route.to == to and route.metric <= metric:
+    theirs = _routes_of_others(world, {to for _, to, _, _ in requested}, left_out)
+    for setting, to, key, metric in requested:
+        for route in theirs.get(to, ()):
+            if route.metric <= metric:
                 name = world.devices[route.index].name if route.index in world.devices else "?"
                 text = f"another program routes {to} through {name} (metric {route.metric})"
                 yield Note(setting, "overridden", text, key if key.mac else None)
+
+
+def _routes_of_others(
+    world: World, prefixes: Collection[Network], left_out: Collection[int]
+) -> Mapping[Network, Sequence[Route]]:
+    """The routes of other programs to these prefixes, but for those through `left_out`."""
+    by_prefix = defaultdict[Network, list[Route]](list)
+    for route in world.routes:
+        if route.index not in left_out and not route.is_ours and route.to in prefixes:
+            by_prefix[route.to].append(route)
+    return by_prefix
+
+
+def _requested_prefixes(
+    links: Mapping[LinkKey, Link], hops: Iterable[Hop]
+) -> Iterator[tuple[str, Network, LinkKey, int]]:
+    """The setting, prefix, link and metric of each network and route in the main table."""
+    for key, link in links.items():
+        if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf"):
+            for address in {*link.addresses} - {*link.bare}:
+                yield "addresses", address.network, key, _CONNECTED_METRIC[address.version]
+    for hop in hops:
+        if hop.traits.table == MAIN_TABLE and hop.to.prefixlen:
+            yield "routes", hop.to, hop.link, hop.metric

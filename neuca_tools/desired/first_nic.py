@@ -11,7 +11,7 @@ the guest waits for one, and no other NIC takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
@@ -35,16 +35,10 @@ class Belief(NamedTuple):
 
 
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
-    """The first of these NICs (MACs) in the order of the bus that has a carrier.
-
-    Beside hardware with an address, a veth or tap in a bridge belongs to a container or guest of
-    this host.
-    """
+    """The first of these NICs (MACs) in the order of the bus that has a carrier."""
     addressed = devices_with_address(world)
     nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
-    if any(nic.hardware and nic.index in addressed for nic in nics):
-        nics = [nic for nic in nics if nic.hardware or not nic.master]
-    nics.sort(key=bus_order)
+    nics = sorted(_without_guests(nics, addressed), key=bus_order)
     leased = [identity(nic) for nic in nics if nic.index in addressed]
     for nic in nics:
         if nic.index in addressed:
@@ -52,6 +46,12 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
         if not _is_passed_over(nic, world):
             return Belief(identity(nic), tuple(leased) if world.is_aged(LEASE_SECONDS) else ())
     return Belief()
+
+
+def _without_guests(nics: Sequence[Device], addressed: Collection[int]) -> Sequence[Device]:
+    """Beside hardware with an address, a veth or tap in a bridge is of a container or guest."""
+    free = [nic for nic in nics if nic.hardware or not nic.master]
+    return free if any(nic.hardware and nic.index in addressed for nic in free) else nics
 
 
 def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:

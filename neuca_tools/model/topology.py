@@ -136,23 +136,26 @@ def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
 
 
 def _stacked_devices(world: World) -> Iterator[tuple[int, int]]:
-    """The indexes of each pair of a lower and an upper device.
-
-    Of a port of Open vSwitch the kernel does not know the bridge: it is on those that have its MAC,
-    or else on every bridge.
-    """
-    ports = list[Device]()
+    """The indexes of each pair of a lower and an upper device."""
     for device in world.devices.values():
         if device.master:
             yield device.index, device.master
-            if world.devices.get(device.master, device).kind == SWITCH:
-                ports.append(device)
         if device.lower:
             yield device.lower, device.index
-    for bridge in world.devices.values() if ports else ():
-        if bridge.kind == SWITCH:
-            own = [port for port in ports if port.mac == bridge.mac]
-            yield from ((port.index, bridge.index) for port in own or ports)
+    yield from _ports_of_switches(world)
+
+
+def _ports_of_switches(world: World) -> Iterator[tuple[int, int]]:
+    """The indexes of ports and bridges of Open vSwitch.
+
+    The kernel does not know which port is on which bridge: one is on those that have its MAC, or
+    else on every bridge.
+    """
+    switches = {index: device for index, device in world.devices.items() if device.kind == SWITCH}
+    ports = [device for device in world.devices.values() if device.master in switches]
+    for bridge in switches.values():
+        own = [port for port in ports if port.mac == bridge.mac]
+        yield from ((port.index, bridge.index) for port in own or ports)
 
 
 def _reachable_from(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:
