@@ -211,13 +211,14 @@ def overlap_notes(
     """A note for each requested network or route that another program's route comes before.
 
     Docker and libvirt choose networks that a document may request too. Where routes lead through
-    `guarded` devices, requests are refused.
+    `guarded` devices, requests are refused. Each link has a link-local network of its own.
     """
     requested = [
         ("addresses", address.network, key, _CONNECTED_METRIC[address.version])
         for key, link in links.items()
         if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf")
         for address in {*link.addresses} - {*link.bare}
+        if not (address.version == 6 and address.is_link_local)
     ]
     main = (hop for hop in hops if hop.traits.table == MAIN_TABLE and hop.to.prefixlen)
     requested += [("routes", hop.to, hop.link, hop.metric) for hop in main]
