@@ -34,7 +34,9 @@ from neuca_tools.state.store import Where
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
 _OF_A_DRIVE = (
-    *("openstack/*/meta_data.json", "openstack/*/network_data.json", "openstack/*/user_data"),
+    "openstack/*/meta_data.json",
+    "openstack/*/network_data.json",
+    "openstack/*/user_data",
     "ec2/latest/user-data",
 )
 _MAX_FILES = 100  # files: nova has had some fifteen versions so far

@@ -26,7 +26,7 @@ from neuca_tools.agent.backoff import WHOLE_PASS
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import hostid, processes, udev
 from neuca_tools.config import Config
-from neuca_tools.errors import LockedError, NeucaError, RecordError
+from neuca_tools.errors import LockedError, NeucaError, ObserveError, RecordError
 from neuca_tools.sources import Session, load_queries, parse_source
 from neuca_tools.state.active_document import (
     NOT_ASKED,
@@ -181,7 +181,7 @@ class Worker:
 
 def _load_for_polls(config: Config) -> None:
     """Load once what each poll needs, on a host that a metadata service has answered."""
-    with suppress(ImportError, OSError, RecordError):  # which the child reports
+    with suppress(ImportError, OSError, ObserveError, RecordError):  # which the child reports
         if load_machine(config.state).origin:
             load_queries()
             import neuca_tools.agent.metadata_access  # noqa: F401

@@ -152,11 +152,11 @@ class _Progress:
         self.skipped: list[Operation] = []
         self.stopped: set[str] = set()
         self.missing: frozenset[LinkKey] = frozenset()
-        self._shared: set[frozenset[str]] = set()
+        self._domains_of_done: set[frozenset[str]] = set()
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update([operation.failing_domains for operation in operations])
+        self._domains_of_done.update([operation.failing_domains for operation in operations])
 
     def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -191,7 +191,7 @@ class _Progress:
             failed = Result(failures=failures)
             self.missing |= failed.missing_vlans
             groups = map(attrgetter("failing_domains"), failed.serious_failures)
-            self.stopped |= joined_domains(frozenset().union(*groups), self._shared)
+            self.stopped |= joined_domains(frozenset().union(*groups), self._domains_of_done)
 
     def result(self) -> Result:
         return Result(

@@ -13,7 +13,6 @@ import errno
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import add
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.device_settings import restorable_values
@@ -88,7 +87,12 @@ class Result:
     skipped: Plan = ()
 
     def __add__(self, later: Result) -> Result:
-        return Result(*map(add, vars(self).values(), vars(later).values()))  # field by field
+        return Result(
+            self.done + later.done,
+            self.failures + later.failures,
+            self.declined + later.declined,
+            self.skipped + later.skipped,
+        )
 
     @property
     def nics_to_roll_back(self) -> frozenset[str]:

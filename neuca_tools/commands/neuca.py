@@ -185,7 +185,7 @@ _POSITIONALS: dict[str, Keywords] = {
 
 
 def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = None) -> int:
-    """Run a subcommand, and return its exit code (EXIT_* of `errors`). `program`: its own name."""
+    """Run a subcommand, called as `program`; return its exit code (the EXIT_* of `errors`)."""
     called = (program or sys.argv[0]).rpartition("/")[2]
     if arguments is None:
         collect_rarely()

@@ -281,7 +281,9 @@ KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
 # every other option is the most careful value, or changes nothing beyond the requests. A DHCP
 # client that an earlier version knew must not stop an upgrade.
 PROTECTIVE = {
-    *(*MAC_LISTS, ("linux", "managers"), ("metadata", "sources")),
+    *MAC_LISTS,
+    ("linux", "managers"),
+    ("metadata", "sources"),
     *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
 }
 RAW_SECTIONS = ("selftest",)

@@ -212,9 +212,9 @@ def overlap_notes(
     """A note for each requested network or route that another program's route comes before.
 
     Docker and libvirt choose networks that a document may request too. Where routes lead through
-    `guarded` devices, requests are refused.
+    `guarded` devices, requests are refused. Each link has a link-local network of its own.
     """
-    requested = sorted(_requested_prefixes(links, hops), key=str)
+    requested = sorted({*_requested_prefixes(links, hops)}, key=str)
     left_out = {link.index for link in links.values()} | {*guarded}
     theirs = _routes_of_others(world, {to for _, to, _, _ in requested}, left_out)
     for setting, to, key, metric in requested:
@@ -243,7 +243,8 @@ def _requested_prefixes(
     for key, link in links.items():
         if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf"):
             for address in {*link.addresses} - {*link.bare}:
-                yield "addresses", address.network, key, _CONNECTED_METRIC[address.version]
+                if not (address.version == 6 and address.is_link_local):
+                    yield "addresses", address.network, key, _CONNECTED_METRIC[address.version]
     for hop in hops:
         if hop.traits.table == MAIN_TABLE and hop.to.prefixlen:
             yield "routes", hop.to, hop.link, hop.metric

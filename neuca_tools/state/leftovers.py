@@ -40,8 +40,8 @@ def record_leaving(
     nics_to_record, silent = dict(record.nics), world.silent_managers
     for mac in nics.keys() & dataplane:
         nic, name = nics_to_record.get(mac, UNRECORDED), nics[mac].name
-        states = world.managers.items()
-        holders = [manager for manager, words in states if words.get(name) == "managed"]
+        managers = world.managers.items()
+        holders = [manager for manager, states in managers if states.get(name) == "managed"]
         holders += sorted(silent)
         if holders and nic.role != "dataplane" and not nic.leaving:
             nics_to_record[mac] = nic._replace(leaving=holders[0], unheard=bool(silent))

@@ -252,6 +252,11 @@ def test_a_requested_network_that_another_program_routes_too_is_noted():
     assert notes_beside("10.0.1.9/24") == []
 
 
+def test_the_link_local_network_of_another_link_is_not_noted():
+    text = f"[interface {mac(2)}]\nstate = up\naddresses = fe80::77/64\n"
+    assert notes_beside("fe80::9/64", text) == []
+
+
 def test_a_requested_route_that_another_program_has_with_a_lower_metric_is_noted():
     routes = f"{NIC2}[routes]\n10.42.0.0/16 = 10.0.0.254\n"
     text = "routes: overridden: another program routes 10.42.0.0/16 through docker0 (metric 0)"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -346,6 +347,18 @@ def test_a_job_that_cannot_begin_leaves_no_watch_for_all_routes(daemon, monkeypa
     monkeypatch.setattr(socket, "socketpair", fail)
     daemon._begin(daemon._job)
     assert (daemon._worker, groups()) == (None, before)
+    assert daemon._plans.retry == daemon._backoff.due() > time.monotonic()
+
+
+@pytest.mark.parametrize("fetch", [False, True])
+def test_a_job_that_gets_no_descriptor_is_tried_again_later(daemon, fetch):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        daemon._begin(Job(daemon.config, fetch=fetch))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert daemon._worker is None
     assert daemon._plans.retry == daemon._backoff.due() > time.monotonic()
 
 
