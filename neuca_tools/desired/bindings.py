@@ -164,11 +164,12 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 
     The recorded name counts first because another NIC may have the name now. Failing that, or for a
     pattern, alternative names count (ip-link(8), property). Beside hardware, a pattern means no
-    veth or tap, as these belong to containers and guests of this host.
+    veth or tap that is not configured yet: these belong to containers and guests of this host.
     """
     nics = {identity(device): device for device in nics_in(world)}
-    if _is_pattern(pattern):
-        nics = {mac: nic for mac, nic in nics.items() if nic.hardware} or nics
+    if _is_pattern(pattern) and any(nic.hardware for nic in nics.values()):
+        configured = {mac for mac, nic in record.nics.items() if nic.applied}
+        nics = {mac: nic for mac, nic in nics.items() if nic.hardware or mac in configured}
     called = {
         mac
         for mac, device in nics.items()
