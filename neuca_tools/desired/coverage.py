@@ -213,14 +213,14 @@ def overlap_notes(
     Docker and libvirt choose networks that a document may request too. Where routes lead through
     `guarded` devices, requests are refused.
     """
-    requested = [
+    requested = {
         ("addresses", address.network, key, _CONNECTED_METRIC[address.version])
         for key, link in links.items()
         if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf")
         for address in {*link.addresses} - {*link.bare}
-    ]
+    }
     main = (hop for hop in hops if hop.traits.table == MAIN_TABLE and hop.to.prefixlen)
-    requested += [("routes", hop.to, hop.link, hop.metric) for hop in main]
+    requested |= {("routes", hop.to, hop.link, hop.metric) for hop in main}
     prefixes = {to for _, to, _, _ in requested}
     left_out = {link.index for link in links.values()} | {*guarded}
     theirs = [
