@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from typing import Callable, Literal, Optional, TypeVar
+from typing import Callable, Optional, TypeVar
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import ForeignValueError, UnusableError, clip
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault, Network
-from neuca_tools.model.rows import UnknownWord
+from neuca_tools.model.rows import Severity, UnknownWord
 
 MAX_FAULTS = 200  # of each severity
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
@@ -33,7 +33,6 @@ _UNITS: Mapping[str, int] = {
 _SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
 _TERM = re.compile(r"([0-9]+) ?([a-z]+)")
 _T = TypeVar("_T")
-Severity = Literal["error", "warning"]
 
 
 class Faults:
