@@ -200,7 +200,8 @@ def _pci_slot(name: str) -> tuple[int, ...]:
             if part.count(":") == 2 and part[-2:-1] == "."
             for number in part.replace(".", ":").split(":")
         )
-        return (*([2**32] if "/usb" in str(path) else []), *numbers)
+        is_usb = any(part.startswith("usb") for part in path.parent.parts)
+        return (2**32, *numbers) if is_usb else tuple(numbers)
     return ()
 
 

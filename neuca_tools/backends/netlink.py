@@ -182,7 +182,10 @@ class Netlink(AbstractContextManager["Netlink"]):
         raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
-        """Add or prolong an address for these seconds, checked (RFC 4862, 5.4), without a route."""
+        """Add or prolong an address for these seconds, without a route to its network.
+
+        IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
+        """
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
         flags = kernel_state.IFA_F_NOPREFIXROUTE

@@ -164,16 +164,26 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     """The NICs whose recorded name matches the pattern, or else the present one.
 
     The recorded name counts first because another NIC may have the name now. Failing that, or for a
-    pattern, alternative names count (ip-link(8), property). Beside hardware, a pattern means no
-    veth or tap, as these belong to containers and guests of this host.
+    pattern, alternative names count (ip-link(8), property).
     """
-    nics = [*nics_in(world)]
-    if _is_pattern(pattern):
-        nics = [nic for nic in nics if nic.hardware] or nics
+    nics = _possible_nics(pattern, world, record)
     called = _matching(pattern, ((_recorded_name(nic, record), nic) for nic in nics))
     if not called or _is_pattern(pattern):
         called |= _matching(pattern, ((name, nic) for nic in nics for name in nic.altnames))
     return tuple(sorted(called))
+
+
+def _possible_nics(pattern: str, world: World, record: Record) -> list[Device]:
+    """Those that it may mean.
+
+    Beside hardware, a pattern means no veth or tap that is not configured yet: these belong to
+    containers and guests of this host.
+    """
+    nics = [*nics_in(world)]
+    if not _is_pattern(pattern) or not any(nic.hardware for nic in nics):
+        return nics
+    configured = {mac for mac, nic in record.nics.items() if nic.applied}
+    return [nic for nic in nics if nic.hardware or identity(nic) in configured]
 
 
 def _recorded_name(nic: Device, record: Record) -> str:

@@ -250,6 +250,8 @@ def test_a_requested_network_that_another_program_routes_too_is_noted():
         (text.format("fd00:2::/64", 256), key(2)),
     ]
     assert notes_beside("10.0.1.9/24") == []
+    two_addresses = NIC2.replace("10.0.0.1/24", "10.0.0.1/24, 10.0.0.2/24")
+    assert len(notes_beside("10.0.0.9/24", two_addresses)) == 1
 
 
 def test_the_link_local_network_of_another_link_is_not_noted():

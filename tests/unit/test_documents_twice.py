@@ -12,7 +12,7 @@ from worlds import nic, world
 
 from neuca_tools.desired.bindings import bind_names
 from neuca_tools.documents.check import check
-from neuca_tools.model import Record
+from neuca_tools.model import NicRecord, Record
 
 A, B = "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
 
@@ -195,6 +195,10 @@ def test_a_pattern_takes_no_interface_of_a_container_or_guest_of_the_host():
     # In a container, there is no hardware.
     document, _ = bind_names(made("network-config", text), world(*virtual), Record())
     assert len(links(document)) == 2
+    # A NIC that is passed through to it later takes nothing from what is configured.
+    configured = Record(nics={B: NicRecord(name="eni0a1b2c3d4", applied="digest")})
+    document, _ = bind_names(made("network-config", text), world(own, *virtual), configured)
+    assert list(links(document)) == [A, B]
 
 
 SWAPPED = f"""\

@@ -149,6 +149,7 @@ def test_an_unknown_key_beside_the_links_is_named(kind, tree, key):
         ("network-config", {"version": 1, "ethernets": {"eth1": {}}}, "ethernets"),
         ("network-config", {"version": 1, "Config": []}, "Config"),
         ("network_data.json", {"error": {"code": 503}}, "error"),
+        ("network_data.json", {"Links": [1], "services": [{"type": "dns"}]}, "Links"),
     ],
 )
 def test_a_document_with_unknown_keys_only_is_not_one_without_links(kind, tree, key):

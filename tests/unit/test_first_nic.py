@@ -51,7 +51,7 @@ def test_a_usb_nic_goes_after_those_on_the_pci_bus(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_state, "SYSFS", str(tmp_path))
     paths = {
         "enxd0946681": "pci0000:00/0000:00:14.0/usb1/1-14/1-14.3/1-14.3:1.0/net/enxd0946681",
-        "eno1": "pci0000:16/0000:16:02.0/0000:17:00.0/net/eno1",
+        "usb0": "pci0000:16/0000:16:02.0/0000:17:00.0/net/usb0",  # as an administrator has named it
     }
     devices = []
     for index, (name, path) in enumerate(paths.items(), 2):

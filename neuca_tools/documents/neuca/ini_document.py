@@ -103,8 +103,9 @@ GLOBALS: dict[str, Callable[[str], str]] = {
 
 
 def _read_global(lines: Iterable[Line], key: str, faults: list[Fault]) -> Optional[str]:
-    own = [line for line in lines if line.key == key]  # the last one, if there is any
-    return next(iter(tables.read_rows(own, lambda line: GLOBALS[key](line.value), 1, faults)), None)
+    own = (line for line in lines if line.key == key)  # at most one: `last_wins` keeps no other
+    parsed = tables.read_rows(own, lambda line: GLOBALS[key](line.value), 1, faults)
+    return parsed[0] if parsed else None
 
 
 def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:

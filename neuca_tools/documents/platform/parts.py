@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from typing import Callable, Literal, Optional, TypeVar
+from typing import Callable, Optional, TypeVar
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import ForeignValueError, UnusableError, clip
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault, Network
-from neuca_tools.model.rows import UnknownWord
+from neuca_tools.model.rows import Severity, UnknownWord
 
 MAX_FAULTS = 200  # of each severity
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 _NO_MTU = ("0", "null", "none")
+_NOT_ABOUT_LINKS = {"version", "renderer", "services"}
 # What cloud-init assumes where a document gives none (net/network_state.py, _normalize_net_keys).
 _ASSUMED = {4: "24", 6: "64"}
 # Milliseconds in each unit of systemd.time(7) that these documents have a use for.
@@ -32,7 +33,6 @@ _UNITS: Mapping[str, int] = {
 _SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
 _TERM = re.compile(r"([0-9]+) ?([a-z]+)")
 _T = TypeVar("_T")
-Severity = Literal["error", "warning"]
 
 
 class Faults:
@@ -113,9 +113,9 @@ class Part:
     def warn_besides(self, *known: str) -> None:
         """Record a warning about every other key.
 
-        It is an error if there are only such keys: one of them may be a misspelt list of the links.
+        It is an error if no known key is about links: another may be a misspelt list of them.
         """
-        has_content = self.tree.keys() & {*known} - {"version", "renderer"}
+        has_content = self.tree.keys() & {*known} - _NOT_ABOUT_LINKS
         severity: Severity = "warning" if has_content else "error"
         for key in self.tree:
             if key not in known:
