@@ -1184,6 +1184,13 @@ def test_what_timeouts_leave_of_most_intervals_is_no_token_bucket():
     assert causes(lost) == []
 
 
+def test_totals_alone_are_no_blocks_that_somebody_asked_for():
+    totals = """[SUM]   0.00-60.00  sec  6.70 GBytes   960 Mbits/sec  7769             sender
+[SUM]   0.00-60.01  sec  6.70 GBytes   958 Mbits/sec                  receiver
+"""
+    assert causes(totals) == ["D18"]
+
+
 def test_a_window_of_one_segment_is_what_a_timeout_leaves_and_no_policer():
     """Even rate, and windows that so many losses by chance would not leave."""
     rates, counts = [31, 14.2, 15.1, 14.6, 15.9, 14.8, 15.6, 14.9], [190, *[125] * 7]
