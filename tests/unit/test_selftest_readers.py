@@ -1497,3 +1497,10 @@ def test_an_end_of_which_only_the_sums_of_the_way_back_are_there_is_refused():
     whole = json.dumps({"end": {"sum_sent_bidir_reverse": sums}}, indent=1)
     run = read_run(whole[whole.index('"sum_sent') :].encode())
     assert (run.unreadable, run.error) == (True, UNREADABLE)
+
+
+def test_datagrams_of_the_sender_alone_leave_open_how_many_arrived():
+    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 500, "bits_per_second": 2000}
+    whole = json.dumps({"end": {"sum_sent": {**sums, "lost_packets": 0, "packets": 90}}}, indent=1)
+    diagnosis = diagnose(evidence_of(whole[whole.index('"sum_sent') :].encode()))
+    assert diagnosis.unknown.startswith("how many datagrams arrived is not known")
