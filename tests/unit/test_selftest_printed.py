@@ -1177,6 +1177,20 @@ def test_what_loss_leaves_after_a_fast_start_is_no_token_bucket():
     assert causes(received)[0] == "D05"
 
 
+def test_what_timeouts_leave_of_most_intervals_is_no_token_bucket():
+    """So little is sent meanwhile that the retransmits are few of all segments."""
+    rates = [940, 10, 0, 0, 10, 0, 0, 10, 0, 0]
+    lost = text(rates, [400] + [1.41] * 9, [5, 1, 1, 0, 0, 1, 1, 0, 0, 1])
+    assert causes(lost) == []
+
+
+def test_totals_alone_are_no_blocks_that_somebody_asked_for():
+    totals = """[SUM]   0.00-60.00  sec  6.70 GBytes   960 Mbits/sec  7769             sender
+[SUM]   0.00-60.01  sec  6.70 GBytes   958 Mbits/sec                  receiver
+"""
+    assert causes(totals) == ["D18"]
+
+
 def test_a_window_of_one_segment_is_what_a_timeout_leaves_and_no_policer():
     """Even rate, and windows that so many losses by chance would not leave."""
     rates, counts = [31, 14.2, 15.1, 14.6, 15.9, 14.8, 15.6, 14.9], [190, *[125] * 7]

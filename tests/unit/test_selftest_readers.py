@@ -19,6 +19,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence.run import Connection, Interval, Run, Total
 from neuca_tools.selftest.readers import (
+    UNREADABLE,
     iperf2_text,
     iperf3_json,
     iperf3_text,
@@ -1489,3 +1490,17 @@ def test_the_sums_of_an_end_without_its_beginning_are_read(counts, protocol):
     assert (run.protocol, run.error, run.cpu_local) == (protocol, None, 97)
     received = run.flows[0].received
     assert (received.rate, received.lost) == (2000, counts.get("lost_packets"))
+
+
+def test_an_end_of_which_only_the_sums_of_the_way_back_are_there_is_refused():
+    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 500, "bits_per_second": 2000}
+    whole = json.dumps({"end": {"sum_sent_bidir_reverse": sums}}, indent=1)
+    run = read_run(whole[whole.index('"sum_sent') :].encode())
+    assert (run.unreadable, run.error) == (True, UNREADABLE)
+
+
+def test_datagrams_of_the_sender_alone_leave_open_how_many_arrived():
+    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 500, "bits_per_second": 2000}
+    whole = json.dumps({"end": {"sum_sent": {**sums, "lost_packets": 0, "packets": 90}}}, indent=1)
+    diagnosis = diagnose(evidence_of(whole[whole.index('"sum_sent') :].encode()))
+    assert diagnosis.unknown.startswith("how many datagrams arrived is not known")

@@ -234,9 +234,9 @@ def idle_application(look: Look) -> Optional[Hit]:
         return _whole_blocks(look)
     if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
         return None
-    # It is information if the rate is what the test was limited to.
-    is_as_requested = bool(look.target) and look.rate >= 0.95 * (look.target or 0.0)
-    severity: Optional[Severity] = "info" if is_as_requested else None
+    severity: Optional[Severity] = None
+    if look.target and look.rate >= 0.95 * look.target:
+        severity = "info"  # it is what the test was limited to
     if idle < IDLE_SHARE:
         return _starved_sender(look, severity)
     return Hit(

@@ -123,6 +123,9 @@ def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as losses make them, or are too few, or not known from the start."""
     if len(look.all_intervals) < 3 or look.all_intervals[0].start:
         return True
+    if look.retransmits and not median(rates):
+        # It stands still most of the time, where tokens would keep coming.
+        return True
     is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
     return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
 

@@ -207,7 +207,7 @@ def may_be_asked_for(look: Look) -> bool:
     """
     counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
     is_known = not {"-c", "--client"}.isdisjoint((look.run.options or "").split())
-    if is_known or not look.known_rate or not _are_whole(counts):
+    if is_known or not counts or not look.known_rate or not _are_whole(counts):
         return False
     decade = 10.0 ** math.floor(math.log10(look.known_rate))
     seconds = sum(each.seconds for each in look.steady)

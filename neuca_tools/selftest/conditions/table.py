@@ -159,7 +159,8 @@ class Explanation(NamedTuple):
 class Outcome(NamedTuple):
     """A fault of one of these conditions decides the exit code.
 
-    `unmeasured`: only if no rate was measured; `untested`: only if no phase ran at all.
+    `unmeasured`: only if neither a rate nor a loss was measured; `untested`: only if no phase ran
+    at all.
     """
 
     conditions: frozenset[str]

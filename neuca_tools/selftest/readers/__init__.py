@@ -24,7 +24,7 @@ from neuca_tools.selftest.readers.split import join_ends, separate_ends, split_r
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
 # Warnings may come before it, and its beginning may be missing.
-JSON = re.compile(r'^[ \t]*\{|"(?:streams"\s*:\s*\[|sum_\w+"\s*:\s*\{)', re.MULTILINE)
+JSON = re.compile(r'^[ \t]*\{|"(?:streams"\s*:\s*\[|sum_(?:sent|received)"\s*:\s*\{)', re.MULTILINE)
 TEXT_ERROR = "iperf3: error - "
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"

@@ -193,7 +193,8 @@ def read_result(document: Json) -> Run:
 def _protocol_of_sums(document: Json) -> Optional[str]:
     """UDP if datagrams were counted, for a document without "start"; else None."""
     parts = [mapping(document.get("end")), *mappings(document.get("intervals"))[:1]]
-    sums = (mapping(part.get(key)) for part in parts for key in ("sum", "sum_received"))
+    keys = ("sum", "sum_sent", "sum_received")
+    sums = (mapping(part.get(key)) for part in parts for key in keys)
     return "udp" if any("packets" in summed for summed in sums) else None
 
 

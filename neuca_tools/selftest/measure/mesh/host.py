@@ -154,8 +154,9 @@ class Member:
                 return False
             self._schedule.place, self._schedule.start = int(place), start
             # One that has begun by this clock already begins again, and has no result so far.
-            row, slot = self._child and self._child.row, self._schedule.next
-            self._end_slot(report=not (row and slot and row.slot == slot[0]))
+            row, slot = self._child.row if self._child else None, self._schedule.next
+            is_next = row is not None and slot is not None and row.slot == slot[0]
+            self._end_slot(report=not is_next)
         return True
 
     # --- Slots ---------------------------------------------------------------------------------

@@ -201,6 +201,7 @@ class ForeignProbes:
         return self._poll.fileno()
 
     def due(self) -> float:
+        """When `turn` is needed in any case, by the monotonic clock in seconds."""
         return self._next_due
 
     def turn(self) -> None:
