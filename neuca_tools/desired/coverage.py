@@ -206,6 +206,10 @@ def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> 
     )
 
 
+# The setting, prefix, link and metric of what a document requests in the main table.
+_Requested = tuple[str, Network, LinkKey, int]
+
+
 def overlap_notes(
     links: Mapping[LinkKey, Link], hops: Iterable[Hop], world: World, guarded: Collection[int]
 ) -> Iterator[Note]:
@@ -214,7 +218,7 @@ def overlap_notes(
     Docker and libvirt choose networks that a document may request too. Where routes lead through
     `guarded` devices, requests are refused. Each link has a link-local network of its own.
     """
-    requested = sorted({*_requested_prefixes(links, hops)}, key=str)
+    requested = sorted({*_requested_networks(links), *_requested_routes(hops)}, key=str)
     left_out = {link.index for link in links.values()} | {*guarded}
     theirs = _routes_of_others(world, {to for _, to, _, _ in requested}, left_out)
     for setting, to, key, metric in requested:
@@ -236,15 +240,15 @@ def _routes_of_others(
     return by_prefix
 
 
-def _requested_prefixes(
-    links: Mapping[LinkKey, Link], hops: Iterable[Hop]
-) -> Iterator[tuple[str, Network, LinkKey, int]]:
-    """The setting, prefix, link and metric of each network and route in the main table."""
+def _requested_networks(links: Mapping[LinkKey, Link]) -> Iterator[_Requested]:
     for key, link in links.items():
         if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf"):
             for address in {*link.addresses} - {*link.bare}:
                 if not (address.version == 6 and address.is_link_local):
                     yield "addresses", address.network, key, _CONNECTED_METRIC[address.version]
+
+
+def _requested_routes(hops: Iterable[Hop]) -> Iterator[_Requested]:
     for hop in hops:
         if hop.traits.table == MAIN_TABLE and hop.to.prefixlen:
             yield "routes", hop.to, hop.link, hop.metric
