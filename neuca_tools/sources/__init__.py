@@ -184,13 +184,13 @@ def load_queries() -> None:
 
     Without ssl, which http.client takes if it is there: another 1.2 MiB, for https alone.
     """
-    if "http.client" in sys.modules:
-        return
-    sys.modules["ssl"] = cast(ModuleType, None)  # the import of ssl fails (importlib)
+    modules = cast(dict[str, Optional[ModuleType]], sys.modules)
+    ssl = modules.setdefault("ssl", None)  # None: there is no such module (importlib)
     try:
         import_module(f"{__name__}.http")
     finally:
-        del sys.modules["ssl"]
+        if ssl is None:
+            del modules["ssl"]
     import_module(f"{__name__}.race")
 
 
