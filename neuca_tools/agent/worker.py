@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -181,6 +182,8 @@ class Worker:
 
 def _load_for_polls(config: Config) -> None:
     """Load once what each poll needs, on a host that a metadata service has answered."""
+    if "http.client" in sys.modules:
+        return  # the loop of the daemon reads no file at each poll
     with suppress(ImportError, OSError, ObserveError, RecordError):  # which the child reports
         if load_machine(config.state).origin:
             load_queries()
