@@ -213,7 +213,10 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
 
 
 def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResult:
-    """Do the job unless a trial has the lock; `begin_pass` precedes a change. Raises NeucaError."""
+    """Do the job, unless a trial holds the lock. Raises NeucaError.
+
+    `begin_pass` is called before anything is changed.
+    """
     lock_seconds = trial_file.lock_seconds(job.config)
     try:
         return _do_locked_job(job, begin_pass, lock_seconds)

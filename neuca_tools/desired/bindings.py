@@ -174,7 +174,7 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 
 
 def _possible_nics(pattern: str, world: World, record: Record) -> list[Device]:
-    """Those that it may mean.
+    """The NICs that a name or pattern may mean.
 
     Beside hardware, a pattern means no veth or tap that is not configured yet: these belong to
     containers and guests of this host.

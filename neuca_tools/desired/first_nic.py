@@ -49,7 +49,10 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
 
 
 def _without_guests(nics: Sequence[Device], addressed: Collection[int]) -> Sequence[Device]:
-    """Beside hardware with an address, a veth or tap in a bridge is of a container or guest."""
+    """Without the veths and taps in bridges, which belong to containers and guests of this host.
+
+    They count where no hardware NIC has an address: this host may be a container itself.
+    """
     free = [nic for nic in nics if nic.hardware or not nic.master]
     return free if any(nic.hardware and nic.index in addressed for nic in free) else nics
 
