@@ -57,7 +57,7 @@ def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     lines = [_phase_line(phase) for phase in phases]
     if not verbose and len(lines) > MAX_PHASES:
         # Those that failed first: the verdict is about them.
-        ranks = sorted(range(len(lines)), key=lambda at: phases[at].shown_as_passed is not False)
+        ranks = sorted(range(len(lines)), key=lambda at: phases[at].passed is not False)
         others = f"{len(lines) - MAX_PHASES + 1} more tests (--verbose)"
         lines = [lines[at] for at in sorted(ranks[: MAX_PHASES - 1])]
         lines.append(_labelled_line("", others))
@@ -184,7 +184,7 @@ def route_words(route: Route) -> str:
 
 
 def _phase_line(phase: PhaseResult) -> str:
-    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.shown_as_passed]
+    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
     label = f"{name_with_arrow(phase.name, phase.direction)} "
     return f"{label:<{LABEL_WIDTH}}{phase_words(phase)}{verdict}"
 
