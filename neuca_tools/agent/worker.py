@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import drives, trial_file
@@ -198,11 +199,9 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
-        result = do_job(job, lambda: report.sendall(PASS_BEGUN))
+        result = do_job(job, partial(_send, report, PASS_BEGUN))
         data = {**result._asdict(), "session": result.session.tokens}
-        report.sendall(json.dumps(data).encode() + b"\n")
-        status = 0
-    except BrokenPipeError:  # the daemon was killed, and nobody waits for the result
+        _send(report, json.dumps(data).encode() + b"\n")
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)
@@ -210,6 +209,14 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
         log.exception("a pass failed because of a bug")
     finally:
         os._exit(status)
+
+
+def _send(report: socket.socket, content: bytes) -> None:
+    """Send to the daemon, or end if it was killed: nobody waits for the result."""
+    try:
+        report.sendall(content)
+    except BrokenPipeError:
+        os._exit(0)
 
 
 def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResult:
