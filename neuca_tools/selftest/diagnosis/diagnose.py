@@ -45,8 +45,8 @@ class PhaseResult:
     """What one phase reached; rates in bit/s, `loss` as a share.
 
     `rate` is what iperf3 reports for the whole test; `steady` is that of the part after slow start,
-    which decides `passed`. That is None if there is nothing to compare the rate with, and for enough
-    datagrams of which so many were lost that the verdict may be a fault.
+    which decides `passed`. That is None if there is nothing to compare the rate with, and for
+    enough datagrams of which so many were lost that the verdict may be a fault.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def _is_below(self) -> bool:
-        return any(phase.passed is False for phase in self.phases)
+        return any(phase.passed is False and not phase.error for phase in self.phases)
 
     @property
     def _faults(self) -> frozenset[str]:
