@@ -212,10 +212,8 @@ def _fragments_clause(look: Look) -> str:
     count = _packets_per_datagram(look)
     if count <= 1:
         return ""
-    return (
-        f"; each datagram of {datagram_size(look):.0f} bytes takes {count:.0f} fragments at "
-        "MTU 1500, and losing one fragment loses the datagram"
-    )
+    size = f"{datagram_size(look):.0f} bytes"
+    return f"; each datagram of {size} takes {count:.0f} fragments at MTU 1500"
 
 
 def datagram_size(look: Look) -> float:

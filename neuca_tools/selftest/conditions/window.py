@@ -301,8 +301,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     return Hit(
         0.8,
         f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, "
-        f"at a round trip of {amounts.time(rtt)} if that is the path's; it is not known on which "
-        f"end{doubt}",
+        f"at a round trip of {amounts.time(rtt)} if that is the path's{doubt}",
         _window_facts(look),
         end="both",
         confidence="medium",

@@ -30,7 +30,7 @@ from neuca_tools.selftest.evidence.route import OneWay, Route
 
 LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
 # Characters after the label: what is longer is shortened, unless the report is verbose.
-SHORTENED_LENGTH = 120 - LABEL_WIDTH
+SHORTENED_LENGTH = 80 - LABEL_WIDTH
 # The rate after slow start is shown as well if it differs by more than this share.
 SHOWN_DIFFERENCE = 0.05
 ALL = 0.995  # share that is shown as 100%
@@ -107,7 +107,7 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
 
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    """The first limit; the others too, but only by name unless the report is `verbose`."""
+    """The first limit; if the report is `verbose`, the others and the information too."""
     limits = [finding for finding in diagnosis.findings if finding.severity != "info"]
     for finding in limits[:1]:
         yield from _finding_lines(finding, FIRST_LABELS, verbose)
@@ -117,9 +117,6 @@ def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
         for finding in diagnosis.findings:
             if finding not in limits:
                 yield _labelled_line("info", f"{finding.text} ({finding.id})")
-    elif limits[1:]:
-        others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield _labelled_line("also", _shortened(others))
 
 
 def phase_words(phase: PhaseResult) -> str:
@@ -232,7 +229,7 @@ def verdict_text(diagnosis: Diagnosis) -> str:
     cause = diagnosis.cause
     condition = f"{cause.id}, {cause.title}" if cause else ""
     if diagnosis.exit_code is ExitCode.PASS and cause is not None:
-        return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
+        return f"limited by {condition}; no rate is expected (--expect)"
     words = diagnosis.words
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
