@@ -299,7 +299,7 @@ def _udp_blocked(session: Session) -> Optional[Hit]:
         if not tests or not all(flow.is_lost for flow in tests):
             return None
         count = sum(map(expected_datagrams, tests))
-        what = "arrived, while TCP works: a firewall drops UDP, or the fragments of datagrams"
+        what = "arrived, while TCP works: a firewall drops UDP, or the fragments of large ones"
     return Hit(
         0.95,
         f"none of {count} datagrams {what}",
