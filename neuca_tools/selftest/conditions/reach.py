@@ -10,7 +10,7 @@ from typing import Optional
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest.conditions.base import Hit, Session, first_hit, known_facts, single_fact
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
-from neuca_tools.selftest.conditions.messages import error_text, is_refused, unusable_arguments
+from neuca_tools.selftest.conditions.messages import error_text, is_refused
 from neuca_tools.selftest.conditions.udp import expected_datagrams
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
@@ -41,8 +41,8 @@ NO_STREAM = re.compile(
 # these, of what the client lacks or may not do.
 NOT_CONNECTED = re.compile(
     "send control message: Bad file descriptor|unable to connect to server.*: "
-    "(?!too many open|cannot allocate|no buffer space|address family|operation not permitted"
-    "|permission denied)",
+    "(?!too many open|cannot allocate|no buffer space|address |can(?:no|')t assign"
+    "|requested address|network is unreachable|operation not permitted|permission denied)",
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
@@ -259,7 +259,7 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
 
 
 def _not_connected(session: Session, said: str) -> Optional[Hit]:
-    if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said) or unusable_arguments(session):
+    if not NOT_CONNECTED.search(said):
         return None
     if session.evidence.reach.neighbour in ("failed", "incomplete"):
         return None
