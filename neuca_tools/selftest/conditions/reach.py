@@ -237,14 +237,15 @@ def _rejected_by_firewall(session: Session) -> Hit:
 
 
 def _no_response(session: Session, said: str) -> Optional[Hit]:
+    """A connection got no response: one of iperf or, where none of iperf worked, to the helper."""
     reach = session.evidence.reach
-    if reach.tcp != "timeout" and not TIMED_OUT.search(said):
-        return None
-    if reach.neighbour in ("failed", "incomplete"):
+    is_silent = reach.tcp == "timeout" and not any(look.rate for look in session.looks)
+    if not (is_silent or TIMED_OUT.search(said)) or reach.neighbour in ("failed", "incomplete"):
         return None
     if reach.ping is False and reach.macs:
         return _no_way_back(session)
     but = "ping gets responses, but " if reach.ping else ""
+    ports = f"ports {reach.port} to {reach.port + 2}" if reach.port else "port"
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
@@ -252,7 +253,7 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
             single_fact("connect", "timeout"),
             single_fact("ping", "answered" if reach.ping else None),
         ),
-        "open the port on the peer (nft list ruleset; iptables -S)",
+        f"open the {ports} on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence="high" if reach.ping else "medium",
     )
