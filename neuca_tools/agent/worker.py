@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import drives, trial_file
@@ -193,22 +192,21 @@ def _load_for_polls(config: Config) -> None:
 
 def _run_child(job: Job, report: socket.socket) -> NoReturn:
     """Do the job and send its result; never returns."""
-    status = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
-        result = do_job(job, partial(_send, report, PASS_BEGUN))
+        result = do_job(job, lambda: _send(report, PASS_BEGUN))
         data = {**result._asdict(), "session": result.session.tokens}
         _send(report, json.dumps(data).encode() + b"\n")
-        status = 0
+        os._exit(0)
     except NeucaError as error:
         log.error("%s", error.text)
     except Exception:  # the outermost loop: one job failed, the daemon lives
         log.exception("a pass failed because of a bug")
     finally:
-        os._exit(status)
+        os._exit(1)
 
 
 def _send(report: socket.socket, content: bytes) -> None:
@@ -263,9 +261,8 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
 
 def _is_to_repeat(job: Job) -> bool:
     """Whether a DHCP client has ended, or the full run directory took no report of the pass."""
-    directory = job.config.run_directory / DHCP
-    has_ended = processes.has_ended_process(directory, job.left_out)
-    return has_ended or bool(not_in_run(job.config.state))
+    clients, is_unwritten = job.config.run_directory / DHCP, bool(not_in_run(job.config.state))
+    return is_unwritten or processes.has_ended_process(clients, job.left_out)
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:
