@@ -237,10 +237,8 @@ def _rejected_by_firewall(session: Session) -> Hit:
 
 
 def _no_response(session: Session, said: str) -> Optional[Hit]:
-    """A connection got no response: one of iperf or, where none of iperf worked, to the helper."""
     reach = session.evidence.reach
-    is_silent = reach.tcp == "timeout" and not any(look.rate for look in session.looks)
-    if not (is_silent or TIMED_OUT.search(said)) or reach.neighbour in ("failed", "incomplete"):
+    if reach.neighbour in ("failed", "incomplete") or not _is_silent(session, said):
         return None
     if reach.ping is False and reach.macs:
         return _no_way_back(session)
@@ -257,6 +255,13 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
         "receiver",
         confidence="high" if reach.ping else "medium",
     )
+
+
+def _is_silent(session: Session, said: str) -> bool:
+    """Whether iperf got no response or, where no test of it worked, the helper gave none."""
+    is_measured = any(look.rate for look in session.looks)
+    is_filtered = session.evidence.reach.tcp == "timeout" and not is_measured
+    return is_filtered or bool(TIMED_OUT.search(said))
 
 
 def _not_connected(session: Session, said: str) -> Optional[Hit]:
