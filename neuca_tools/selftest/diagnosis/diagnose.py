@@ -37,7 +37,7 @@ from neuca_tools.selftest.evidence.look import Look
 
 MAX_POSSIBLE = 3  # guesses that are reported
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
-MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
+OF_SEVERAL_PHASES = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _of_the_session(
         severity = hit.severity or cause.severity
         if severity == "limit" and all_passed:
             severity = "info"
-        if is_disturbed and cause.id in MEASURED:
+        if is_disturbed and cause.id in OF_SEVERAL_PHASES:
             hit = _less_confident(hit)
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
