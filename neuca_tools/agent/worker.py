@@ -192,24 +192,29 @@ def _load_for_polls(config: Config) -> None:
 
 def _run_child(job: Job, report: socket.socket) -> NoReturn:
     """Do the job and send its result; never returns."""
-    status = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
-        result = do_job(job, lambda: report.sendall(PASS_BEGUN))
+        result = do_job(job, lambda: _send(report, PASS_BEGUN))
         data = {**result._asdict(), "session": result.session.tokens}
-        report.sendall(json.dumps(data).encode() + b"\n")
-        status = 0
-    except BrokenPipeError:  # the daemon was killed, and nobody waits for the result
-        status = 0
+        _send(report, json.dumps(data).encode() + b"\n")
+        os._exit(0)
     except NeucaError as error:
         log.error("%s", error.text)
     except Exception:  # the outermost loop: one job failed, the daemon lives
         log.exception("a pass failed because of a bug")
     finally:
-        os._exit(status)
+        os._exit(1)
+
+
+def _send(report: socket.socket, content: bytes) -> None:
+    """Send to the daemon, or end if it was killed: nobody waits for the result."""
+    try:
+        report.sendall(content)
+    except BrokenPipeError:
+        os._exit(0)
 
 
 def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResult:
@@ -256,9 +261,8 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
 
 def _is_to_repeat(job: Job) -> bool:
     """Whether a DHCP client has ended, or the full run directory took no report of the pass."""
-    directory = job.config.run_directory / DHCP
-    has_ended = processes.has_ended_process(directory, job.left_out)
-    return has_ended or bool(not_in_run(job.config.state))
+    clients, is_unwritten = job.config.run_directory / DHCP, bool(not_in_run(job.config.state))
+    return is_unwritten or processes.has_ended_process(clients, job.left_out)
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from selftest_runs import diagnose
 from test_selftest_printed import CAUSES, HEALTHY, LAN, WAN, document, text, udp
 
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import report_page
 from neuca_tools.selftest.report.text import report_text
@@ -40,7 +42,7 @@ def test_no_line_denies_another(name):
 def test_what_lost_too_many_datagrams_has_not_passed():
     diagnosis = told(FLOOD)
     assert (diagnosis.phases[0].passed, diagnosis.failures) == (
-        True,
+        None,
         ("30% of the datagrams to the peer were lost",),
     )
     assert "  pass" not in report(FLOOD)
@@ -131,6 +133,17 @@ def test_why_iperf3_could_not_connect_is_said_as_far_as_it_is_known(message, wor
 def test_a_server_is_not_blamed_for_what_the_client_lacks(message):
     found = told(f"{CONNECT}connect to server: {message}").findings
     assert "D33" not in {finding.id for finding in found}
+
+
+@pytest.mark.parametrize(("tcp", "words"), [(None, "nothing listens"), ("timeout", "no response")])
+def test_a_helper_that_does_not_respond_is_filtered_and_starts_no_server(tcp, words):
+    evidence = evidence_of(f"{CONNECT}connect to server: Connection refused".encode())
+    reach = Reach(ping=True, tcp=tcp, port=45678)
+    finding = diagnose(replace(evidence, reach=reach)).findings[0]
+    assert (finding.id, words in finding.text) == ("D33", True)
+    assert ("open the ports 45678 to 45680" in finding.advice) == (tcp == "timeout")
+    measured = replace(evidence_of(text([400] * 5).encode()), reach=reach)
+    assert "D33" not in [each.id for each in diagnose(measured).findings]
 
 
 def test_the_advice_names_the_program_that_was_used():

@@ -60,6 +60,11 @@ def test_sharing_the_path_explains_only_the_phase_in_which_it_is_shared():
     assert not is_explained(("D18",), "tcp", {"D28"})
 
 
+def test_datagrams_that_overtake_others_do_not_lower_the_rate_at_which_they_arrive():
+    assert is_explained(("D18",), "tcp-parallel", {"D39"})
+    assert not is_explained(("D18",), "udp", {"D39"})
+
+
 def test_sharing_that_has_a_cause_of_its_own_explains_nothing():
     assert not is_explained(("D05",), BIDIRECTIONAL, {"D28", "D01"})
 

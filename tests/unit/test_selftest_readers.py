@@ -748,6 +748,15 @@ def test_a_relay_of_iperf_2_receives_one_run_and_sends_another():
     ]
 
 
+def test_the_port_of_the_self_test_is_that_of_the_server():
+    """The client's port is the higher one only by chance."""
+    client = SENT.format("10.20.0.9", "10.20.0.8").replace("5001", "45678")
+    server = "[  4] local 10.20.0.9 port 45678 connected with 10.20.0.8 port 41000\n"
+    (run,) = read_all((client + server + TOTALS).encode())
+    assert [(flow.sent.rate, flow.received.rate) for flow in run.flows] == [(420e6, 838e6)]
+    assert run.connections[0].remote_port == 45678
+
+
 def test_client_and_server_of_iperf_2_in_one_shell_have_the_two_ends_of_one_run():
     text = (
         SERVED.format("127.0.0.1", "127.0.0.1", 41000)

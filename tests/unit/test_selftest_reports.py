@@ -457,7 +457,7 @@ def test_the_first_screen_has_twelve_lines():
     """Of the worst published output too: subject, tests, LIMIT, FIX, verdict, guesses."""
     for name, content in PUBLISHED.items():
         diagnosis = diagnose(evidence_of(content))
-        report = styled_report(report_text(diagnosis), diagnosis.exit_code, 120, False)
+        report = styled_report(report_text(diagnosis), diagnosis.exit_code, 80, False)
         assert report.count("\n") < 11, name
     many = replace(FULL, phases=FULL.phases * 3)
     assert report_text(diagnose(many)).count("  FAIL\n") == 3

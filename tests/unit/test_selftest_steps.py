@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     Cpu,
     Host,
@@ -219,6 +220,15 @@ def test_loss_in_each_direction_is_measured_gently(path):
         ("forward", 1e7, 2000, 2000, 0),
         ("reverse", 1e7, 2000, 2000, 0),
     ]
+
+
+def test_a_step_passes_only_if_its_result_does(path):
+    """Losses one way fail by themselves; whether faster datagrams are lost too is not known yet, and a limit hides a rate."""
+    assert path("udp", capacity=9.5e5, expect=1e6)[0][0][1] == "unknown"
+    said, evidence = path("one-way", capacity=9.5e5)
+    assert [verdict for _, verdict, _ in said] == ["fail", "fail"]
+    assert len(diagnose(evidence).failures) == 2
+    assert path("tcp", rate=2e6, expect=1e9)[0][0][1] == "unknown"
 
 
 # The slowest rate so far, a limit; the rate at which datagrams are sent, and how many.

@@ -26,7 +26,7 @@ SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
 WRITABLE_SHARE = 2 / 3
-SENT_SHARE = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
+IN_FLIGHT_SHARE = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
 FULL_SAMPLES = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
 FULL_READ_BUFFER = 0.5  # of the receive buffer waits to be read (D02)
 # Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
@@ -217,7 +217,7 @@ def _sockets_with_queue(look: Look) -> list[Socket]:
 
 def _is_buffer_full(socket: Socket) -> bool:
     """Whether it is full of what was sent: what waits for its turn needs no larger one."""
-    if socket.in_flight is not None and socket.in_flight < SENT_SHARE * (socket.sndbuf or 0):
+    if socket.in_flight is not None and socket.in_flight < IN_FLIGHT_SHARE * (socket.sndbuf or 0):
         return False
     return (socket.wmem_queued or 0) >= WRITABLE_SHARE * (socket.sndbuf or 0)
 

@@ -37,7 +37,7 @@ SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
 # Coefficient of variation, where iperf3 counts whole buffers: a constant rate looks uneven.
 WHOLE_BUFFERS_SPREAD = 0.10
 SAWTOOTH_SPREAD = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
-FULL_QUEUE_SHARE = 0.9  # of the lost time: D18 where the rate varies
+STANDING_QUEUE_SHARE = 0.9  # of the lost time: D18 where the rate varies
 
 
 def capacity_of_path(look: Look) -> Optional[Hit]:
@@ -329,7 +329,7 @@ def _standing_queue_hit(look: Look) -> Optional[Hit]:
     if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
         return None
     return Hit(
-        FULL_QUEUE_SHARE * look.known_network_share,
+        STANDING_QUEUE_SHARE * look.known_network_share,
         f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, so "
         "that this is about its capacity",
         (look.queueing_fact, look.loss_fact),

@@ -16,6 +16,7 @@ from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
     COUNTED_SHARE,
+    MANY_PER_SECOND,
     VERY_FEW_PER_SECOND,
     counted_losses,
     datagram_size,
@@ -50,7 +51,7 @@ FEW_LOST_PROBES = 2  # of the probes before a test
 UNSEEN_LOSS = 0.0075
 # Of gently sent datagrams, as a share and a number: a host that is busy for a moment loses fewer,
 # or all of them at once (D19).
-NOTABLE_LOSS, SEVERAL_LOSSES = 0.002, 4
+GENTLE_LOSS, SEVERAL_LOSSES = 0.002, 4
 # For a single test: the datagrams that have to be lost at least; the share that may be lost at
 # most, as iperf does not work on a worse link; the variance of the losses of intervals over their
 # mean (1 by chance), below which they are those of a shaper; and for how many seconds longer than
@@ -168,7 +169,7 @@ def _random_loss_hit(loss: float, rate: float, direction: str, session: Session)
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     """Datagrams that were sent gently are lost, and TCP loses about as much or more."""
     count = gently_sent(session, tcp)
-    if count.lost < SEVERAL_LOSSES or count.share < NOTABLE_LOSS or not count.is_spread:
+    if count.lost < SEVERAL_LOSSES or count.share < GENTLE_LOSS or not count.is_spread:
         return None
     if tcp.known_loss < SEEN_BY_TCP * count.share:
         return None
@@ -300,10 +301,8 @@ def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
 # --- D18, where iperf's own figures are all that is known -----------------------------------------
 
 
-LIMITED_LOSS = 0.02  # of the datagrams
 STEADIER_THAN_LOSS = 1 / 3  # the spread of what arrives, of the share that is lost
 MIN_INTERVALS = 3  # that a judgement needs at least
-FEW_PER_SECOND = 100_000  # datagrams in a second: any host can receive so many
 # Of few datagrams: more than is lost by chance, and less than if nothing got through.
 MIN_LOSS, MAX_LOSS = 0.05, 0.9
 DEFAULT_DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
@@ -321,7 +320,7 @@ def limited_arrival(look: Look) -> Optional[Hit]:
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at a constant rate, however much is lost."""
-    if look.known_loss < LIMITED_LOSS or not is_losing(look):
+    if look.known_loss < CLEAR_LOSS or not is_losing(look):
         return None
     rates = _arrival_rates(look)
     # Where loss differs from interval to interval, so does what is left of a constant rate.
@@ -331,7 +330,7 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM
     # Any host can receive these, so the path lost the others; but a small host takes few small
     # ones.
-    if arrived / 8 / size >= (FEW_PER_SECOND if size >= SMALL_DATAGRAM else VERY_FEW_PER_SECOND):
+    if arrived / 8 / size >= (MANY_PER_SECOND if size >= SMALL_DATAGRAM else VERY_FEW_PER_SECOND):
         return None
     return Hit(
         0.8,
@@ -361,7 +360,7 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
         return False
     if other.rate > MORE_ARRIVED * look.known_rate:
         return True
-    return other.known_loss >= LIMITED_LOSS and other.rate < look.known_rate / MORE_ARRIVED
+    return other.known_loss >= CLEAR_LOSS and other.rate < look.known_rate / MORE_ARRIVED
 
 
 def _slow_path(look: Look) -> Optional[Hit]:

@@ -44,7 +44,7 @@ BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, with
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
 RECEIVE_BUFFER = 6 * 2**20
 HEAVY_LOSS = 0.0045  # of the segments: loss that no full link needs (1 in 200, and chance)
-NOTABLE_LOSS = 0.001
+NOTABLE_LOSS = 0.001  # of the segments: less may be chance; a bound of our own
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO_CONSTANT = 1.22
 ARRIVED_RATIO = 1.5  # times what arrived later: what a bucket held

@@ -73,8 +73,9 @@ _MESSAGES = (
 
 
 def is_refused(session: Session) -> bool:
-    """Whether the peer has no server on the port."""
-    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(error_text(session)))
+    """Whether the peer has no server on the port; a helper starts one if its own port is open."""
+    tcp = session.evidence.reach.tcp
+    return tcp == "refused" or (tcp != "timeout" and bool(REFUSED.search(error_text(session))))
 
 
 def error_text(session: Session) -> str:

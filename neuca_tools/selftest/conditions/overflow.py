@@ -20,8 +20,8 @@ from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import Look, data_sockets
 
 # By how much a round trip grows, beyond what a busy host adds, where a sender fills a queue: a part
-# of the shortest one, within bounds in seconds (RFC 9406, section 4.2).
-RTT_GROWTH, MIN_RTT_THRESH, MAX_RTT_THRESH = 0.125, 0.004, 0.016
+# of the shortest one, and seconds at least (RFC 9406, section 4.2).
+RTT_GROWTH, MIN_RTT_THRESH = 0.125, 0.004
 # Of the congestion window in flight: nothing else holds the sender back.
 FULL_WINDOW = 0.8
 # Round trips in which what overflowed a queue is sent again.
@@ -35,7 +35,7 @@ BBR_SPREAD = 0.10
 MIN_INTERVALS = 3  # intervals
 # Of what was sent within a second: BBR takes a path that loses so much for policed, and paces at
 # the rate that it lets pass (bbr_lt_loss_thresh in net/ipv4/tcp_bbr.c).
-POLICED_LOSS = 50 / 256
+BBR_POLICED_LOSS = 50 / 256
 # Of a CPU that others keep full: a test that uses so much of it may have needed more.
 COMPETING_CPU = 0.1
 # Of the bytes: a policer drops more, and BBR then sends no more than it lets pass.
@@ -127,7 +127,7 @@ def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
     shortest = look.shortest_rtt or 0.0
     grown = max(
-        look.noise + max(MIN_RTT_THRESH, min(RTT_GROWTH * shortest, MAX_RTT_THRESH)),
+        look.noise + max(MIN_RTT_THRESH, min(RTT_GROWTH * shortest, thresholds.LONG_DELAY)),
         _of_a_pair(look),
     )
     every = observed_losses(look)
@@ -215,7 +215,7 @@ def _lost_by_policer(look: Look) -> float:
     if not every or any(loss.rtt >= queued for loss in every):
         return 0.0
     worst = max(_lost_shares(look), default=0.0)
-    return worst if worst >= POLICED_LOSS else 0.0
+    return worst if worst >= BBR_POLICED_LOSS else 0.0
 
 
 def _lost_shares(look: Look) -> Iterator[float]:

@@ -21,10 +21,8 @@ from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_windows
 
 PLATEAU_LEVEL = 0.9  # of the plateau: what a test above a policer's rate receives at least (D17)
-INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
 POLICED_LOSS = 0.01  # of the segments: more than chance or a queue drops while the rate is even
 BURST_LOSS = 0.1  # of the bytes in flight, lost at once: random loss would continue afterwards
-PACE = 0.95  # of the rate of a policer: a slower sender loses nothing
 
 
 def dropped_in_bursts(look: Look) -> Optional[Hit]:
@@ -56,7 +54,7 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 def _is_in_bursts(look: Look) -> bool:
     if look.cwnd is None or look.spread is None or len(look.steady) < datagrams.MIN_INTERVALS:
         return False
-    if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
+    if look.cwnd < queues.INITIAL_SEGMENTS * look.mss * look.streams:
         return False  # smaller than at the start: losses alone explain that
     lost = figures.late_loss(look)
     if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
@@ -122,7 +120,7 @@ def _credible_plateau(session: Session, ladder: list[Look], lossy: list[Look]) -
     hit = _plateau_hit(clean, lossy, ladder) if clean and lossy else None
     tcp = [look for look in session.tcp if look.phase.direction == "forward"]
     rates = [look.known_rate for look in tcp]
-    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * PACE * max(rates, default=0.0):
+    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * queues.PACE * max(rates, default=0.0):
         return None
     # A queue that TCP fills is that of a shaper, which drops what it does not hold.
     queued = filter(thresholds.has_standing_queue, tcp)
@@ -239,7 +237,7 @@ def _plateau_hit(clean: list[Look], lossy: list[Look], ladder: list[Look]) -> Op
     plateau, loss_free = max(arrived), max(map(_offered_or_received, clean))
     if min(arrived) < PLATEAU_LEVEL * plateau or loss_free > plateau / PLATEAU_LEVEL:
         return None
-    pace = f"{plateau * PACE / 1e3:.0f}"
+    pace = f"{plateau * queues.PACE / 1e3:.0f}"
     device = lossy[0].sender.planned
     own = f", or tc qdisc replace dev {device} root fq maxrate {pace}kbit" if device else ""
     return Hit(
@@ -251,7 +249,7 @@ def _plateau_hit(clean: list[Look], lossy: list[Look], ladder: list[Look]) -> Op
             for look in ladder
         ),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
-        fixed=plateau * PACE,
+        fixed=plateau * queues.PACE,
         confidence="high" if not lossy[0].is_unsampled else "medium",
     )
 

@@ -15,7 +15,7 @@ from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ce
 from neuca_tools.selftest.conditions.base import Hit, single_fact
 from neuca_tools.selftest.conditions.figures import HEAVY_LOSS, late_loss
 from neuca_tools.selftest.conditions.thresholds import has_passed
-from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
+from neuca_tools.selftest.conditions.udp import USUAL_MTU, is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
@@ -30,12 +30,12 @@ BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top 
 DEEP_SECONDS = 0.1
 FAR_TOO_SLOW = 0.5  # of the expected rate
 SECONDARY_SHARE = 0.3  # of the lost time: less than what limits the rate
-INITIAL_WINDOW = 10 * 1500  # bytes
+INITIAL_SEGMENTS = 10  # of the first window (RFC 6928)
 OVERTAKEN_SHARE = 0.001  # of the packets (D39)
 MIN_OVERTAKEN = 20  # datagrams, where iperf alone counted
 RESENT_FOR_EACH = 3  # segments that are sent again for one that overtook others
 HEAVY_REORDERING = 0.05  # of the packets: the window cannot grow between them
-PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
+PACE = 0.95  # of the rate of a path: what is sent more slowly neither queues nor is lost
 UNIMPORTANT_SHARE = 0.05  # the share of a drop that costs nothing noticeable
 
 
@@ -203,7 +203,7 @@ def _is_bloated(look: Look, idle: float, loaded: float) -> bool:
     Every queue has to hold what a connection begins with (RFC 6928), however slow the path is.
     """
     added = loaded - idle
-    if look.rate and added * look.rate / 8 <= 1.5 * INITIAL_WINDOW:
+    if look.rate and added * look.rate / 8 <= 1.5 * INITIAL_SEGMENTS * USUAL_MTU:
         return False
     return added >= DEEP_SECONDS or (added >= BLOATED_BY and loaded >= BLOATED * idle)
 

@@ -10,7 +10,7 @@ from typing import Optional
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest.conditions.base import Hit, Session, first_hit, known_facts, single_fact
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
-from neuca_tools.selftest.conditions.messages import error_text, is_refused, unusable_arguments
+from neuca_tools.selftest.conditions.messages import error_text, is_refused
 from neuca_tools.selftest.conditions.udp import expected_datagrams
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
@@ -41,8 +41,8 @@ NO_STREAM = re.compile(
 # these, of what the client lacks or may not do.
 NOT_CONNECTED = re.compile(
     "send control message: Bad file descriptor|unable to connect to server.*: "
-    "(?!too many open|cannot allocate|no buffer space|address family|operation not permitted"
-    "|permission denied)",
+    "(?!too many open|cannot allocate|no buffer space|address |can(?:no|')t assign"
+    "|requested address|network is unreachable|operation not permitted|permission denied)",
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
@@ -238,13 +238,12 @@ def _rejected_by_firewall(session: Session) -> Hit:
 
 def _no_response(session: Session, said: str) -> Optional[Hit]:
     reach = session.evidence.reach
-    if reach.tcp != "timeout" and not TIMED_OUT.search(said):
-        return None
-    if reach.neighbour in ("failed", "incomplete"):
+    if reach.neighbour in ("failed", "incomplete") or not _is_silent(session, said):
         return None
     if reach.ping is False and reach.macs:
         return _no_way_back(session)
     but = "ping gets responses, but " if reach.ping else ""
+    ports = f"ports {reach.port} to {reach.port + 2}" if reach.port else "port"
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
@@ -252,14 +251,21 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
             single_fact("connect", "timeout"),
             single_fact("ping", "answered" if reach.ping else None),
         ),
-        "open the port on the peer (nft list ruleset; iptables -S)",
+        f"open the {ports} on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence="high" if reach.ping else "medium",
     )
 
 
+def _is_silent(session: Session, said: str) -> bool:
+    """Whether iperf got no response or, where no test of it worked, the helper gave none."""
+    is_measured = any(look.rate for look in session.looks)
+    is_filtered = session.evidence.reach.tcp == "timeout" and not is_measured
+    return is_filtered or bool(TIMED_OUT.search(said))
+
+
 def _not_connected(session: Session, said: str) -> Optional[Hit]:
-    if not NOT_CONNECTED.search(said) or NO_ROUTE.search(said) or unusable_arguments(session):
+    if not NOT_CONNECTED.search(said):
         return None
     if session.evidence.reach.neighbour in ("failed", "incomplete"):
         return None
@@ -299,7 +305,7 @@ def _udp_blocked(session: Session) -> Optional[Hit]:
         if not tests or not all(flow.is_lost for flow in tests):
             return None
         count = sum(map(expected_datagrams, tests))
-        what = "arrived, while TCP works: a firewall drops UDP, or the fragments of datagrams"
+        what = "arrived, while TCP works: a firewall drops UDP, or the fragments of large ones"
     return Hit(
         0.95,
         f"none of {count} datagrams {what}",

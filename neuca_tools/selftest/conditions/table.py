@@ -30,7 +30,7 @@ from neuca_tools.selftest.conditions import (
 )
 from neuca_tools.selftest.conditions.base import Cause, Hit, Session
 from neuca_tools.selftest.conditions.queues import BLOAT, DROPS
-from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.evidence.look import Look
 
 SOURCES = {
@@ -148,12 +148,12 @@ ALONE = "tcp"  # the phase of one stream in one direction
 
 
 class Explanation(NamedTuple):
-    """Any of `causes` explains any of `symptoms`, for this reason; `phase`: in that phase alone."""
+    """Any of `causes` explains any of `symptoms`, for this reason; if named, in `phases` only."""
 
     symptoms: tuple[str, ...]
     causes: tuple[str, ...]
     reason: str
-    phase: Optional[str] = None
+    phases: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -180,7 +180,10 @@ EXPLANATIONS = (
     ),
     Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
-        ("D18",), ("D39",), "round trips of packets that overtake others vary like a queue"
+        ("D18",),
+        ("D39",),
+        "round trips of packets that overtake others vary like a queue",
+        (ALONE, PARALLEL, BIDIRECTIONAL),
     ),
     Explanation(
         ("D26", "D27", "D28"),
@@ -196,7 +199,7 @@ EXPLANATIONS = (
         ("D18",), ("D21", "D27"), "what the other direction exceeds is not the capacity of the path"
     ),
     Explanation(
-        ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", ALONE
+        ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", (ALONE,)
     ),
     Explanation((BLOAT,), ("D26",), "a queue that only one stream fills does not delay the others"),
     Explanation(
@@ -209,7 +212,7 @@ EXPLANATIONS = (
         ("D04", "D05", "D14", "D18"),
         ("D28",),
         "in this phase both directions share what each had alone",
-        BIDIRECTIONAL,
+        (BIDIRECTIONAL,),
     ),
 )
 # What acknowledgements suffer from as well: it is a cause in both directions.
@@ -260,7 +263,7 @@ UNFINISHED = frozenset({"D21", "D30", "D31", "D32", "D33", "D34", "D35", "D43", 
 
 def causes_of(symptom: str) -> frozenset[str]:
     """Every condition that explains this one in any phase."""
-    rows = [row for row in EXPLANATIONS if symptom in row.symptoms and row.phase is None]
+    rows = [row for row in EXPLANATIONS if symptom in row.symptoms and not row.phases]
     return frozenset(cause for row in rows for cause in row.causes)
 
 
@@ -279,9 +282,9 @@ def _row_explains(
     row: Explanation, names: Collection[str], phase: Optional[str], met: Collection[str]
 ) -> bool:
     """A cause within one phase explains nothing there if it is a symptom itself."""
-    if row.phase not in (None, phase) or not set(row.symptoms) & set(names):
+    if (row.phases and phase not in row.phases) or not set(row.symptoms) & set(names):
         return False
     causes = set(row.causes) & set(met)
-    if row.phase is not None:
+    if row.phases:
         causes = {cause for cause in causes if not causes_of(cause) & set(met)}
     return bool(causes)

@@ -15,9 +15,9 @@ from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
-NOTABLE_LOSS = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
+LOSS_FREE_SHARE = 1e-4  # of the datagrams: who loses less counts as free of loss; our own bound
 SLIGHT_LOSS = 0.01  # of the datagrams: a host was busy for a moment
-LASTING_INTERVALS = 5
+LASTING_INTERVALS = 5  # each with losses: longer than a moment
 EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
@@ -27,8 +27,8 @@ HOPELESS_LOSS = 0.5
 HEADERS, FRAGMENT = {4: 28, 6: 48}, {4: 1480, 6: 1448}
 USUAL_MTU, JUMBO_MTU = 1500, 9000  # bytes
 VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
-MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
-SENT_SHARE = 0.95  # of the rate that was asked for (D20)
+MANY_PER_SECOND = 100_000  # packets: a host with its default settings receives fewer
+SENT_SHARE = 0.95  # of the rate that was asked for: a sender below it is too slow (D20)
 # The counters of reassembly, with the IP version and the sysctl of the memory for fragments.
 REASSEMBLY = {
     "Ip.Reasm": (4, "net.ipv4.ipfrag_high_thresh"),
@@ -46,7 +46,7 @@ def lost_datagrams(look: Look) -> int:
 
 def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
-    if look.protocol != "udp" or look.known_loss <= NOTABLE_LOSS:
+    if look.protocol != "udp" or look.known_loss <= LOSS_FREE_SHARE:
         return False
     losses = losses_by_interval(look)
     if len(losses) >= 3 and losses[0] > 0 and not any(losses[1:]):
@@ -212,10 +212,8 @@ def _fragments_clause(look: Look) -> str:
     count = _packets_per_datagram(look)
     if count <= 1:
         return ""
-    return (
-        f"; each datagram of {datagram_size(look):.0f} bytes takes {count:.0f} fragments at "
-        "MTU 1500, and losing one fragment loses the datagram"
-    )
+    size = f"{datagram_size(look):.0f} bytes"
+    return f"; each datagram of {size} takes {count:.0f} fragments at MTU 1500"
 
 
 def datagram_size(look: Look) -> float:

@@ -42,7 +42,6 @@ FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
 SAME_RATE = (0.9, 1.1)  # of a test without -w, over that with it: -w does not limit
-SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 # Bytes of one stream, less headers: no system has smaller buffers by default (32 KiB: FreeBSD's
 # net.inet.tcp.sendspace; Linux: tcp(7)) but those of devices.
 SMALLEST_BUFFER = 30 * 1024
@@ -121,7 +120,7 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
 def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
     """The shortest and the longest round trip in seconds that the path may have; (0, 0) if none."""
     is_local, longest = look.run.is_local_network, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
-    if not is_local or look.known_rate < SLOWEST_PATH:
+    if not is_local or look.known_rate < cpu.SLOWEST_HOST:
         return LOCAL_TRIPS[0] if is_local else cpu.LAN_RTT, longest
     return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
 
@@ -301,8 +300,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     return Hit(
         0.8,
         f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, "
-        f"at a round trip of {amounts.time(rtt)} if that is the path's; it is not known on which "
-        f"end{doubt}",
+        f"at a round trip of {amounts.time(rtt)} if that is the path's{doubt}",
         _window_facts(look),
         end="both",
         confidence="medium",

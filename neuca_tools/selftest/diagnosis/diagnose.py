@@ -37,7 +37,7 @@ from neuca_tools.selftest.evidence.look import Look
 
 MAX_POSSIBLE = 3  # guesses that are reported
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
-MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
+OF_SEVERAL_PHASES = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class PhaseResult:
     """What one phase reached; rates in bit/s, `loss` as a share.
 
     `rate` is what iperf3 reports for the whole test; `steady` is that of the part after slow start,
-    which decides `passed`. `passed` is None if there is nothing to compare the rate with.
+    which decides `passed`. That is None if there is nothing to compare the rate with, and for
+    enough datagrams of which so many were lost that the verdict may be a fault.
     """
 
     name: str
@@ -57,12 +58,6 @@ class PhaseResult:
     passed: Optional[bool]
     error: Optional[str] = None
     steady: Optional[float] = None
-
-    @property
-    def shown_as_passed(self) -> Optional[bool]:
-        """None if enough datagrams arrived, but so many were lost that the verdict is a fault."""
-        is_lossy = self.protocol == "udp" and (self.loss or 0.0) >= LOST_SHARE
-        return None if self.passed and is_lossy else self.passed
 
 
 class Diagnosis(NamedTuple):
@@ -130,7 +125,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def _is_below(self) -> bool:
-        return any(phase.passed is False for phase in self.phases)
+        return any(phase.passed is False and not phase.error for phase in self.phases)
 
     @property
     def _faults(self) -> frozenset[str]:
@@ -148,7 +143,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
-    worse, all_passed = worse_direction(session), _have_all_passed(looks, results)
+    worse, all_passed = worse_direction(session), _have_all_passed(looks)
     capacities = tuple(measured_capacities(looks))
     of_session = _of_the_session(session, all_passed, worse, capacities)
     ranked = rank_findings([*_of_phases(looks, results, capacities), *of_session], worse)
@@ -169,9 +164,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     )
 
 
-def _have_all_passed(looks: Iterable[Look], results: Iterable[PhaseResult]) -> bool:
-    """Whether every phase has passed, without those of a search."""
-    judged = [result.passed for look, result in zip(looks, results) if not look.phase.search]
+def _have_all_passed(looks: Iterable[Look]) -> bool:
+    """Whether every phase has the expected rate, without those of a search."""
+    judged = [has_passed(look) for look in looks if not look.phase.search]
     return bool(judged) and all(judged)
 
 
@@ -223,7 +218,7 @@ def _of_the_session(
         severity = hit.severity or cause.severity
         if severity == "limit" and all_passed:
             severity = "info"
-        if is_disturbed and cause.id in MEASURED:
+        if is_disturbed and cause.id in OF_SEVERAL_PHASES:
             hit = _less_confident(hit)
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
@@ -260,6 +255,8 @@ def _finding_of_hit(
 
 def result_of_phase(look: Look) -> PhaseResult:
     rate, error, passed = look.flow.rate, look.run.error, has_passed(look)
+    is_lossy = look.protocol == "udp" and look.known_loss >= LOST_SHARE
+    is_doubtful = is_lossy if passed else share_lost_by_busy_receiver(look)
     return PhaseResult(
         name=look.phase.name,
         direction=look.phase.direction,
@@ -268,7 +265,7 @@ def result_of_phase(look: Look) -> PhaseResult:
         rate=rate if rate or (rate is not None and not error) else _rate_of_intervals(look),
         loss=look.loss,
         retransmits=look.retransmits,
-        passed=None if not passed and share_lost_by_busy_receiver(look) else passed,
+        passed=None if is_doubtful else passed,
         error=error,
         steady=look.rate,
     )

@@ -173,7 +173,7 @@ SAID_BY = {
     "latency": {"D33"},
     "path-mtu": {"D21", "D23"},
     "connections": {"D42"},
-    "one-way": set(),
+    "one-way": {"one-way"},  # its losses, of which there is a sentence
     "rpm": set(),
     "path": set(),
 }
@@ -185,13 +185,15 @@ def failures(
 ) -> tuple[str, ...]:
     """In words, each once."""
     known = {finding.id for finding in findings if finding.severity != "info"}
+    lost_one_way = tuple(_lost_one_way(evidence))
+    known |= {"one-way"} if lost_one_way else set()
     steps = (
         f"{step.name}: {step.text}"
         for step in evidence.steps
         if step.verdict == "fail" and step.name in SAID_BY and not SAID_BY[step.name] & known
     )
     losses, pauses = _loss_failures(looks, findings), _pauses(looks, findings)
-    return tuple(dict.fromkeys([*steps, *losses, *pauses, *_lost_one_way(evidence)]))
+    return tuple(dict.fromkeys([*steps, *losses, *pauses, *lost_one_way]))
 
 
 def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:

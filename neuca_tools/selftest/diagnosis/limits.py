@@ -27,7 +27,7 @@ IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
 NOTICEABLE_LOAD = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
 NOTICEABLE_GAIN = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
-MEASURED = frozenset({"D17", "D24", "D26"})
+MEASURED_REMEDIES = frozenset({"D17", "D24", "D26"})
 
 
 class Capacity(NamedTuple):
@@ -116,7 +116,7 @@ def _promised_rate(
 ) -> Optional[float]:
     """The predicted rate, as far as the path is known to carry it; None if that is no more."""
     bound = _carried_rate(look, capacities)
-    if condition in MEASURED and hit.fixed:
+    if condition in MEASURED_REMEDIES and hit.fixed:
         bound = hit.fixed
     predicted = min(predicted, bound)
     return predicted if predicted > NOTICEABLE_GAIN * look.known_rate else None

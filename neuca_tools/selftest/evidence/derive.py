@@ -29,7 +29,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
-DEFAULT_PORTS = (5001, 5201)  # of iperf 2 and iperf3
+DEFAULT_PORTS = (5001, 5201, 45678)  # of iperf 2, iperf3 and the self-test
 BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
 ENOUGH_POINTS, FEW_SAMPLES = 10, 3  # points of a trace for a quantile, samples for a least value
 

@@ -154,7 +154,7 @@ class PeerTest(ThroughputSteps):
         except ImpostorError as error:
             return replace(reached, wrong_peer=True), str(error)
         except AbsentError as error:
-            tcp = error.reason if error.reason in FATAL_REASONS else None
+            tcp = None if error.reason == "refused" else error.reason
             return replace(reached, tcp=tcp), f"no helper ({error}): evidence of one host only"
         except ChannelError as error:
             return reached, f"no helper ({error}): evidence of one host only"

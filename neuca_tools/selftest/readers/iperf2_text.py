@@ -25,7 +25,7 @@ _ENHANCED = re.compile(
     r"(-?\d{1,12})([KMG]?)(?:\(-?\d{1,12}\))?/\s*(\d{1,12})"
 )
 _WINDOW = re.compile(r"TCP window size: *([\d.]{1,12}) ([KMG]?)Byte(?! \(default\))")
-_PEER = re.compile(r"(?:Client connecting to ([^\s,]{1,80})|connected with (\S{1,80}) port)")
+_PEER = re.compile(r"(?:Client connecting to|connected with) ([^\s,]{1,80})")
 _ORDER = re.compile(r"(\d{1,18}) datagrams received out-of-order")
 # What iperf 2.1 and later print of a new connection: its MSS and first round trip in microseconds;
 # with -e, 2.0.9 and later the time that connect(2) took.
@@ -71,7 +71,7 @@ def read(document: str) -> Run:
         datagram=words.datagram or _first_number(_SENDING, document),
         buffer=words.buffer or _window_size(document),
         mss=_first_number(_FIRST, document) or words.mss,
-        peer=_find_peer(document) or words.peer,
+        peer=lines.first_group(_PEER, document) or words.peer,
         system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
@@ -113,11 +113,6 @@ def _window_size(document: str) -> Optional[float]:
     """Bytes: the size of the socket buffer, if it is not the default."""
     match = _WINDOW.search(document)
     return lines.parse_amount(match[1], match[2], 1024) if match else None
-
-
-def _find_peer(document: str) -> Optional[str]:
-    match = _PEER.search(document)
-    return (match[1] or match[2]) if match else None
 
 
 def _first_round_trip(document: str) -> Optional[float]:

@@ -120,7 +120,7 @@ def _tests_section(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
         rows = [
             (
                 name_with_arrow(phase.name, phase.direction),
-                PASSED[phase.shown_as_passed],
+                PASSED[phase.passed],
                 phase_words(phase),
             )
             for phase in diagnosis.phases

@@ -30,7 +30,7 @@ from neuca_tools.selftest.evidence.route import OneWay, Route
 
 LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
 # Characters after the label: what is longer is shortened, unless the report is verbose.
-SHORTENED_LENGTH = 120 - LABEL_WIDTH
+SHORTENED_LENGTH = 80 - LABEL_WIDTH
 # The rate after slow start is shown as well if it differs by more than this share.
 SHOWN_DIFFERENCE = 0.05
 ALL = 0.995  # share that is shown as 100%
@@ -57,7 +57,7 @@ def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     lines = [_phase_line(phase) for phase in phases]
     if not verbose and len(lines) > MAX_PHASES:
         # Those that failed first: the verdict is about them.
-        ranks = sorted(range(len(lines)), key=lambda at: phases[at].shown_as_passed is not False)
+        ranks = sorted(range(len(lines)), key=lambda at: phases[at].passed is not False)
         others = f"{len(lines) - MAX_PHASES + 1} more tests (--verbose)"
         lines = [lines[at] for at in sorted(ranks[: MAX_PHASES - 1])]
         lines.append(_labelled_line("", others))
@@ -107,7 +107,7 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
 
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    """The first limit; the others too, but only by name unless the report is `verbose`."""
+    """The first limit; if the report is `verbose`, the others and the information too."""
     limits = [finding for finding in diagnosis.findings if finding.severity != "info"]
     for finding in limits[:1]:
         yield from _finding_lines(finding, FIRST_LABELS, verbose)
@@ -117,9 +117,6 @@ def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
         for finding in diagnosis.findings:
             if finding not in limits:
                 yield _labelled_line("info", f"{finding.text} ({finding.id})")
-    elif limits[1:]:
-        others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield _labelled_line("also", _shortened(others))
 
 
 def phase_words(phase: PhaseResult) -> str:
@@ -184,7 +181,7 @@ def route_words(route: Route) -> str:
 
 
 def _phase_line(phase: PhaseResult) -> str:
-    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.shown_as_passed]
+    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
     label = f"{name_with_arrow(phase.name, phase.direction)} "
     return f"{label:<{LABEL_WIDTH}}{phase_words(phase)}{verdict}"
 
@@ -232,7 +229,7 @@ def verdict_text(diagnosis: Diagnosis) -> str:
     cause = diagnosis.cause
     condition = f"{cause.id}, {cause.title}" if cause else ""
     if diagnosis.exit_code is ExitCode.PASS and cause is not None:
-        return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
+        return f"limited by {condition}; no rate is expected (--expect)"
     words = diagnosis.words
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"

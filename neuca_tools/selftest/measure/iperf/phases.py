@@ -14,6 +14,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
+from neuca_tools.selftest.diagnosis.findings import GENTLY_LOST_SHARE
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
 from neuca_tools.selftest.evidence.route import OneWay
@@ -163,7 +164,9 @@ class ThroughputSteps:
         self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *phases))
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
-            yield _phase_verdict(phase, result), _result_words(result, offered, len(results) > 1)
+            is_judged = result.protocol == "udp" or self._options.expect is not None
+            verdict = _phase_verdict(phase, result, is_judged)
+            yield verdict, _result_words(result, offered, len(results) > 1)
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -293,13 +296,14 @@ def one_way_of(phase: Phase) -> OneWay:
 
 
 def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
-    """The verdict and the text of the step: a loss is shown here, and judged by the step udp."""
+    """The verdict and the text of the step."""
     way = WAYS[one_way.direction]
     if error:
         return "fail", f"{way}: {error}"
     if one_way.loss is None:
         return "unknown", f"{way}: iperf3 did not report the sequence numbers of both hosts"
-    return "pass", f"{one_way_words(one_way)} {way}"
+    verdict = "fail" if one_way.loss >= GENTLY_LOST_SHARE else "pass"
+    return verdict, f"{one_way_words(one_way)} {way}"
 
 
 def probes_of(phase: Phase, times: roundtrip.ProbeTimes, idle: Optional[float]) -> Probes:
@@ -340,14 +344,13 @@ def _result_words(result: PhaseResult, offered: str, is_of_both: bool) -> str:
     return f"{phase_words(result)}{'' if result.error else offered}{back}"
 
 
-def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
-    if result.error:
+def _phase_verdict(phase: Phase, result: PhaseResult, is_judged: bool) -> str:
+    """`is_judged`: the rate is compared with another one, which may say neither pass nor fail."""
+    if result.passed is False:
         return "fail"
-    if result.rate is None:
+    if result.rate is None or (is_judged and result.passed is None and not phase.search):
         return "unknown"
-    if phase.search:
-        return "search"
-    return "fail" if result.passed is False else "pass"
+    return "search" if phase.search else "pass"
 
 
 def _rung_of(phase: Phase, offered: float) -> Optional[Rung]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.conditions.udp import NOTABLE_LOSS
+from neuca_tools.selftest.conditions.udp import LOSS_FREE_SHARE, SENT_SHARE
 
 STEPS = tuple(
     "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
@@ -28,8 +28,6 @@ CHANCE_LOSS = 0.05
 # Steps of the search between the highest rate without loss and the lowest with loss.
 SEARCH_STEPS = 4
 CLOSE_FACTOR = 1.1  # the search ends when the two differ by less than this factor
-# A sender that reaches less than this part of the offered rate does not reach a higher one either.
-SENT_SHARE = 0.95
 STEP_SECONDS = 5.0  # of one test with UDP, at most
 # If much is lost at the lowest rate, this part of what got through is offered next, unless that is
 # less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
@@ -87,7 +85,7 @@ class Rung(NamedTuple):
 
     @property
     def is_loss_free(self) -> bool:
-        return self.loss <= NOTABLE_LOSS
+        return self.loss <= LOSS_FREE_SHARE
 
 
 def _may_be_chance(rungs: Sequence[Rung]) -> bool:
