@@ -121,9 +121,10 @@ def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
     """
     macs = set[str]()
     for index in {*indexes}:
-        carriers = map(world.devices.get, with_lower_devices(world, [index]))
-        nics = [device for device in carriers if device and is_nic(device)]
-        macs.update(map(identity, [nic for nic in nics if nic.hardware] or nics))
+        carriers = filter(None, map(world.devices.get, with_lower_devices(world, [index])))
+        nics = [*filter(is_nic, carriers)]
+        hardware = [nic for nic in nics if nic.hardware]
+        macs.update(map(identity, hardware if hardware or world.hosts_guests else nics))
     return frozenset(macs)
 
 
