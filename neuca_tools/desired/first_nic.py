@@ -55,11 +55,17 @@ def _without_guests(
 
     In a container, these are at most those in bridges, if a hardware NIC has an address.
     """
+    hardware = [nic for nic in nics if nic.hardware]
     if world.hosts_guests:
-        return [nic for nic in nics if nic.hardware]
-    bridges = {at for at, device in world.devices.items() if device.kind in ("bridge", SWITCH)}
-    free = [nic for nic in nics if nic.hardware or nic.master not in bridges]
-    return free if any(nic.hardware and nic.index in addressed for nic in free) else nics
+        return hardware
+    if not any(nic.index in addressed for nic in hardware):
+        return nics
+    return [nic for nic in nics if nic.hardware or not _is_port(nic, world)]
+
+
+def _is_port(nic: Device, world: World) -> bool:
+    master = world.devices.get(nic.master)
+    return master is not None and master.kind in ("bridge", SWITCH)
 
 
 def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:
