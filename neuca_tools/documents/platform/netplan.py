@@ -299,7 +299,8 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         return None
     if match.tree and ("driver" in match.tree or match.text("name") is None):
         reason = "it matches NICs by more than their MAC address or their name, ignoring it"
-        link.warn("match", reason)
+        # Without its value, as in a template that nobody has filled in, it may mean any NIC.
+        link.fault("match", None, reason, "error" if "macaddress" in match.tree else "warning")
         return None
     return Draft(by_name(present), link)
 
