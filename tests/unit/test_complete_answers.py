@@ -343,7 +343,7 @@ LACKS = {
     ("config",): "config",
     ("config", 0, "type"): "config[0].type",
     ("config", 0, "subnets", 0, "type"): "config[0].subnets[0].type",
-    ("ethernets", "a", "match", "macaddress"): "ethernets.a.match",
+    ("ethernets", "a", "match", "macaddress"): "ethernets.a.match.macaddress",
 }
 
 

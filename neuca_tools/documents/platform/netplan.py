@@ -286,11 +286,8 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
     """A NIC matched by its MAC address, or by name alone; its driver is not known here."""
     match = link.child("match")
     present = match.text("name") or name
-    if match.text("macaddress"):
-        mac = match.read("macaddress", values.nic)
-        # The MAC address is enough: no two NICs that are not slaves of one device have the same.
-        match.use("driver")
-        return Draft(LinkKey(mac), link.for_nic(mac)) if mac else None
+    if "macaddress" in match.tree:
+        return _matched_by_mac(match, link)
     if present == "lo":
         link.warn("", "the loopback interface is left to other programs")
         return None
@@ -299,10 +296,16 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         return None
     if match.tree and ("driver" in match.tree or match.text("name") is None):
         reason = "it matches NICs by more than their MAC address or their name, ignoring it"
-        # Without its value, as in a template that nobody has filled in, it may mean any NIC.
-        link.fault("match", None, reason, "error" if "macaddress" in match.tree else "warning")
+        link.warn("match", reason)
         return None
     return Draft(by_name(present), link)
+
+
+def _matched_by_mac(match: Part, link: Part) -> Optional[Draft]:
+    # The MAC address is enough: no two NICs that are not slaves of one device have the same.
+    match.use("driver")
+    mac = match.read("macaddress", values.nic) if match.has_all("macaddress") else None
+    return Draft(LinkKey(mac), link.for_nic(mac)) if mac else None
 
 
 def _vlan_draft(name: str, link: Part, drafts: LinkDrafts) -> Optional[Draft]:

@@ -158,13 +158,16 @@ def _draft_below(network: Part, drafts: LinkDrafts) -> Optional[Draft]:
     It is an error if the link may be one without an id, or if there are no links at all.
     """
     below = network.text("link") or ""
-    have_ids = bool(drafts) and all(draft.part.text("id") for draft in drafts.values())
     if not below:
         network.fault("link", None, "a network without its link, ignoring it")
     elif below not in drafts and below not in drafts.no_vlan_reasons:
-        severity: Severity = "warning" if have_ids else "error"
+        severity: Severity = "warning" if drafts and all(map(_id_of, drafts.values())) else "error"
         network.fault("link", below, "no link has this id, ignoring the network", severity)
     return drafts.get(below)
+
+
+def _id_of(draft: Draft) -> Optional[str]:
+    return draft.part.text("id")
 
 
 def _take_dns(network: Part, draft: Draft) -> None:
