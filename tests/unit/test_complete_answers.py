@@ -302,13 +302,21 @@ def test_a_drive_that_loses_its_network_document_removes_no_nic(
     tree = trees.get(kind, DOCUMENTS[openstack.NAME]([ONE]))
     (drive / name).write_text(json.dumps(tree))
     around = Surroundings(tmp_path / "run")
+    specs = [parse_source(f"{kind}={tmp_path / 'drive'}")]
     for _ in range(3):
-        specs = [parse_source(f"{kind}={tmp_path / 'drive'}")]
         intake = fetch_document(specs, LONG, Session(), state, around)
         keep_document(intake, state, around.run_directory)
         assert len(intake.document.platform.links) == 1
         assert (f"{name} is empty or missing" in intake.reason) is not (drive / name).exists()
         (drive / name).unlink(missing_ok=True)
+    # A changed NEuca document beside it counts.
+    (drive / user_data).write_text(f"[interface {TWO}]\nmtu = 9000\n")
+    for is_stale in (False, True):
+        intake = fetch_document(specs, LONG, Session(), state, around)
+        keep_document(intake, state, around.run_directory)
+        assert (len(intake.document.platform.links), len(intake.document.links)) == (1, 1)
+        assert f"{name} is empty or missing" in (intake.reason if is_stale else intake.refused)
+        assert intake.stale is is_stale
 
 
 @pytest.mark.parametrize(
