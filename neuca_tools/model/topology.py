@@ -123,8 +123,7 @@ def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
     for index in {*indexes}:
         carriers = filter(None, map(world.devices.get, with_lower_devices(world, [index])))
         nics = [*filter(is_nic, carriers)]
-        hardware = [nic for nic in nics if nic.hardware]
-        macs.update(map(identity, hardware if hardware or world.hosts_guests else nics))
+        macs.update(map(identity, [nic for nic in nics if nic.hardware] or nics))
     return frozenset(macs)
 
 
