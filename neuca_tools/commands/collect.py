@@ -25,11 +25,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from neuca_tools import __version__
 from neuca_tools.agent import image_clean
 from neuca_tools.agent.first_boot import PLACE
 from neuca_tools.agent.status import status_now
 from neuca_tools.apply.host import survey_host
+from neuca_tools.commands.arguments import VERSION_TEXT
 from neuca_tools.commands.context import load_configuration, output_path
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.config.files import configuration_files as config_files
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
     """Each part with its name in the tar file. A part that fails contains the error instead."""
-    version = f"NEuca version {__version__}, Python {platform.python_version()}"
+    version = f"{VERSION_TEXT}, Python {platform.python_version()}"
     yield "version.txt", f"{version}, {platform.platform()}\n".encode()
     for name, view in _views_of_stages(config).items():
         yield name, _content_or_error(name, view)

@@ -16,6 +16,7 @@ from neuca_tools.commands import collect_rarely, with_output
 from neuca_tools.commands.arguments import (
     CONFIG,
     JSON,
+    VERSION,
     VERSION_TEXT,
     Keywords,
     add_options,
@@ -265,7 +266,7 @@ def _overview_parser() -> Parser:
         epilog="Example: neuca plan --source file:user-data.ini. neuca help COMMAND describes a"
         " command; see neuca(1) for all of them, and neuca-user-data(5) for the document.",
     )
-    parser.add_argument("--version", **flag("print the version and exit"))
+    add_options(parser, VERSION)
     for title, names in _GROUPS.items():
         group = parser.add_argument_group(title)
         for name in names.split():

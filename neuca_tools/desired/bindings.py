@@ -176,11 +176,10 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 def _possible_nics(pattern: str, world: World, record: Record) -> list[Device]:
     """The NICs that a name or pattern may mean.
 
-    Beside hardware, a pattern means no veth or tap that is not configured yet: these belong to
-    containers and guests of this host.
+    A pattern means no veth or tap of a container or guest of this host, unless it is configured.
     """
     nics = [*nics_in(world)]
-    if not _is_pattern(pattern) or not any(nic.hardware for nic in nics):
+    if not _is_pattern(pattern) or not world.hosts_guests:
         return nics
     configured = {mac for mac, nic in record.nics.items() if nic.applied}
     return [nic for nic in nics if nic.hardware or identity(nic) in configured]

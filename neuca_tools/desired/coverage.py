@@ -218,7 +218,7 @@ def overlap_notes(
     Docker and libvirt choose networks that a document may request too. Where routes lead through
     `guarded` devices, requests are refused. Each link has a link-local network of its own.
     """
-    requested = sorted({*_requested_networks(links), *_requested_routes(hops)}, key=str)
+    requested = _sorted_requests(links, hops)
     left_out = {link.index for link in links.values()} | {*guarded}
     theirs = _routes_of_others(world, {to for _, to, _, _ in requested}, left_out)
     for setting, to, key, metric in requested:
@@ -229,13 +229,25 @@ def overlap_notes(
                 yield Note(setting, "overridden", text, key if key.mac else None)
 
 
+def _sorted_requests(links: Mapping[LinkKey, Link], hops: Iterable[Hop]) -> list[_Requested]:
+    """The networks and routes, without those of links that are to be down."""
+    down = {key for key, link in links.items() if link.state == "down"}
+    every = {*_requested_networks(links), *_requested_routes(hops)}
+    return sorted((request for request in every if request[2] not in down), key=str)
+
+
 def _routes_of_others(
     world: World, prefixes: Collection[Network], left_out: Collection[int]
 ) -> Mapping[Network, Sequence[Route]]:
-    """The routes of other programs to these prefixes, but for those through `left_out`."""
-    by_prefix = defaultdict[Network, list[Route]](list)
-    for route in world.routes:
-        if route.index not in left_out and not route.is_ours and route.to in prefixes:
+    """The routes of other programs to these prefixes, but for those through `left_out`.
+
+    Of several with one metric, the kernel uses the first, as it lists them.
+    """
+    by_prefix, own = defaultdict[Network, list[Route]](list), set[tuple[Network, int]]()
+    for route in (route for route in world.routes if route.to in prefixes):
+        if route.index in left_out or route.is_ours:
+            own.add((route.to, route.metric))
+        elif (route.to, route.metric) not in own:
             by_prefix[route.to].append(route)
     return by_prefix
 

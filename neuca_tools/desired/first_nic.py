@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
-from neuca_tools.model.topology import identity, nics_in, with_lower_devices
+from neuca_tools.model.topology import SWITCH, identity, nics_in, with_lower_devices
 
 # Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
 # link training take a few seconds), one without an address after the second (NetworkManager tries
@@ -38,7 +38,7 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     """The first of these NICs (MACs) in the order of the bus that has a carrier."""
     addressed = devices_with_address(world)
     nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
-    nics = sorted(_without_guests(nics, addressed), key=bus_order)
+    nics = sorted(_without_guests(nics, addressed, world), key=bus_order)
     leased = [identity(nic) for nic in nics if nic.index in addressed]
     for nic in nics:
         if nic.index in addressed:
@@ -48,13 +48,24 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     return Belief()
 
 
-def _without_guests(nics: Sequence[Device], addressed: Collection[int]) -> Sequence[Device]:
-    """Without the veths and taps in bridges, which belong to containers and guests of this host.
+def _without_guests(
+    nics: Sequence[Device], addressed: Collection[int], world: World
+) -> Sequence[Device]:
+    """Without the veths and taps that belong to containers, guests and VPNs of this host.
 
-    They count where no hardware NIC has an address: this host may be a container itself.
+    In a container, these are at most those in bridges, if a hardware NIC has an address.
     """
-    free = [nic for nic in nics if nic.hardware or not nic.master]
-    return free if any(nic.hardware and nic.index in addressed for nic in free) else nics
+    hardware = [nic for nic in nics if nic.hardware]
+    if world.hosts_guests:
+        return hardware
+    if not any(nic.index in addressed for nic in hardware):
+        return nics
+    return [nic for nic in nics if nic.hardware or not _is_port(nic, world)]
+
+
+def _is_port(nic: Device, world: World) -> bool:
+    master = world.devices.get(nic.master)
+    return master is not None and master.kind in ("bridge", SWITCH)
 
 
 def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:

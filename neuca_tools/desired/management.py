@@ -82,8 +82,9 @@ class _Chooser:
         self.dataplane, self.recorded = record.macs_of("dataplane"), record.macs_of("management")
         self.certain = {mac for mac in self.recorded if not record.nics[mac].doubtful}
         self.gateway_macs = set[str]().union(*claims.gateway_candidates)
-        self.default_routes = [route for route in world.routes if route.is_default]
         self.belief = self._believed_nic()
+        main = [route for route in world.routes if route.is_default]
+        self.default_routes = main or self._default_routes_elsewhere()
         # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
         on_nics = [route for route in self.default_routes if self._nics(route.index)]
         self.has_tunnel = on_nics != self.default_routes
@@ -135,6 +136,12 @@ class _Chooser:
         likely = marked or candidates & self.gateway_macs or candidates
         return first_nic.believed_nic(self.world, likely)
 
+    def _default_routes_elsewhere(self) -> list[Route]:
+        """Those of other tables, as of a VRF, through NICs known or believed to be management."""
+        known = {self.belief.mac, *self.policy.management, *self._origin(), *self.certain}
+        routes = (route for route in self.world.other_routes if route.is_default)
+        return [route for route in routes if not route.is_ours and known & self._nics(route.index)]
+
     def _is_sign(self, route: Route) -> bool:
         """Whether the route may show a management NIC, and was not caused by a stranger.
 
@@ -149,10 +156,8 @@ class _Chooser:
 
     @cached_property
     def _may_trust_hints(self) -> bool:
-        if not self.belief.mac:
-            return True
-        is_silent = not self._has_default({self.belief.mac})
-        return is_silent and self.world.is_aged(first_nic.LEASE_SECONDS)
+        mac, is_aged = self.belief.mac, self.world.is_aged
+        return not mac or (not self._has_default({mac}) and is_aged(first_nic.LEASE_SECONDS))
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt.
@@ -341,8 +346,6 @@ class _Chooser:
         listed = self.claims.gateway_candidates
         groups = [group for group in listed if self.dataplane.isdisjoint(group)]
         return [group for group in groups if group.keys() & self.present] or groups
-
-    # --- results ---
 
     def _seen_reasons(self, chosen: Collection[str]) -> dict[str, str]:
         """What the host and the configuration show; of the described NICs, only the chosen ones."""

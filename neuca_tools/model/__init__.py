@@ -218,6 +218,7 @@ class World:
     the unicast routes of the main table, `other_routes` those of other tables and ours of other
     types, `routers` the IPv6 routers near a device. `address_messages` are the kernel's messages
     about addresses, `read_at` is of CLOCK_MONOTONIC. `fixed_sysctls`: /proc/sys is read-only.
+    `is_container`: this is not the machine's first network namespace.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -254,12 +255,21 @@ class World:
     address_messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
     read_at: float = 0.0
     has_ipv6: bool = True
+    is_container: bool = False
 
     def is_aged(self, seconds: float) -> bool:
         """Whether the host has been up for so long; if not, `later_ages` keeps when it will be."""
         if self.age < seconds:
             self.later_ages.add(seconds)
         return self.age >= seconds
+
+    @cached_property
+    def hosts_guests(self) -> bool:
+        """Whether every veth and tap serves a container, a guest or a VPN of this host.
+
+        In a container, one may be its own NIC, even beside hardware that is passed through.
+        """
+        return not self.is_container and any(nic.hardware for nic in self.devices.values())
 
     @cached_property
     def configured_networks(self) -> frozenset[tuple[int, Network]]:

@@ -121,8 +121,8 @@ def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
     """
     macs = set[str]()
     for index in {*indexes}:
-        carriers = map(world.devices.get, with_lower_devices(world, [index]))
-        nics = [device for device in carriers if device and is_nic(device)]
+        carriers = filter(None, map(world.devices.get, with_lower_devices(world, [index])))
+        nics = [*filter(is_nic, carriers)]
         macs.update(map(identity, [nic for nic in nics if nic.hardware] or nics))
     return frozenset(macs)
 

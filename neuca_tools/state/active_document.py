@@ -33,6 +33,7 @@ from neuca_tools.state.store import NO_ROOM, Where
 
 NOT_ASKED = "no source has responded since the boot"
 ANSWER_FIELDS = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
+_HYPERVISORS = ("lxd", "vmware")
 NOTHING_STORED = StoredDocument("", "", "", "")
 
 # Imports inside functions: only hosts with a platform's document need its readers, which take 5 ms.
@@ -221,7 +222,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     instance = answer.instance or usable.instance
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
-    _demand_complete(answer, usable.platform or "", before)
+    usable = _complete_part(answer, usable, before)
     if usable.text is None and usable.platform is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
@@ -233,17 +234,27 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
-def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> None:
-    """Raise IncompleteError if this cannot be all that a source says about the guest's NICs."""
-    if not platform:
-        return
+def _complete_part(answer: Answer, usable: _Usable, before: StoredDocument) -> _Usable:
+    """The answer without a platform's document that cannot be all about the guest's NICs.
+
+    Raises IncompleteError unless there is a changed NEuca document beside a lost file: that of a
+    service may be another guest's.
+    """
+    if not usable.platform:
+        return usable
     from neuca_tools.documents.platform import combined
 
-    last = before.platform if before.source == answer.source else ""
+    # A file can be lost, but not a key of a hypervisor.
+    can_lose = answer.source.partition("=")[0] not in _HYPERVISORS
+    last = before.platform if can_lose and before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.gap(platform, last, None if answer.origin is None else macs)
-    if reason:
-        raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
+    reason = combined.gap(usable.platform, last, None if answer.origin is None else macs)
+    if not reason:
+        return usable
+    text = f"{answer.source}: its answer is incomplete: {reason}"
+    if answer.origin is not None or usable.text in (None, before.text):
+        raise IncompleteError(text)
+    return usable._replace(platform=None, refused=text)
 
 
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:

@@ -129,12 +129,17 @@ def judge_host(
         "document": _document_json(document),
         "interfaces": list(_interfaces_json(resolution, world, problems, own_names)),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
-        "notes": [*document.warnings, *notes],
+        "notes": [*document.warnings, *notes, *_host_notes(resolution)],
         "last_pass": _last_pass_json(report),
         "not_rolled_back": [problem.text for problem in (report.not_rolled_back if report else ())],
     }
     exit_code = _exit_code(state, codes)
     return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
+
+
+def _host_notes(resolution: Resolution) -> list[str]:
+    """The notes about no link, such as those on routes of other types."""
+    return [note.text for note in resolution.notes if note.link is None]
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:

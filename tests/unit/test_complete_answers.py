@@ -17,7 +17,7 @@ from sources_server import Server, http
 from worlds import mac, nic, vlan, world
 
 from neuca_tools.desired.outlets import pinned_outlets
-from neuca_tools.documents.platform import clouds, combined, ec2, openstack
+from neuca_tools.documents.platform import clouds, combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.tree import from_yaml
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model import Device, LinkKey, Record
@@ -302,13 +302,21 @@ def test_a_drive_that_loses_its_network_document_removes_no_nic(
     tree = trees.get(kind, DOCUMENTS[openstack.NAME]([ONE]))
     (drive / name).write_text(json.dumps(tree))
     around = Surroundings(tmp_path / "run")
+    specs = [parse_source(f"{kind}={tmp_path / 'drive'}")]
     for _ in range(3):
-        specs = [parse_source(f"{kind}={tmp_path / 'drive'}")]
         intake = fetch_document(specs, LONG, Session(), state, around)
         keep_document(intake, state, around.run_directory)
         assert len(intake.document.platform.links) == 1
         assert (f"{name} is empty or missing" in intake.reason) is not (drive / name).exists()
         (drive / name).unlink(missing_ok=True)
+    # A changed NEuca document beside it counts.
+    (drive / user_data).write_text(f"[interface {TWO}]\nmtu = 9000\n")
+    for is_stale in (False, True):
+        intake = fetch_document(specs, LONG, Session(), state, around)
+        keep_document(intake, state, around.run_directory)
+        assert (len(intake.document.platform.links), len(intake.document.links)) == (1, 1)
+        assert f"{name} is empty or missing" in (intake.reason if is_stale else intake.refused)
+        assert intake.stale is is_stale
 
 
 @pytest.mark.parametrize(
@@ -324,6 +332,58 @@ def test_a_document_without_links_can_be_removed(name, tree):
     metadata = {"meta-data": b"instance-id: one\n"}
     before = combined.reduce_documents({**metadata, name: json.dumps(tree).encode()})
     assert combined.gap(combined.reduce_documents(metadata), before, macs=None) == ""
+
+
+STATIC = {"link": "a", "type": "ipv4", "ip_address": "10.3.0.5", "netmask": "255.255.255.0"}
+SUBNET = {"type": "static", "address": "10.3.0.5/24"}
+LINK = {"type": "physical", "name": "a", "mac_address": ONE, "subnets": [SUBNET]}
+WITH_ADDRESSES = {
+    openstack.NAME: {"links": [{"id": "a", "ethernet_mac_address": ONE}], "networks": [STATIC]},
+    netplan.NAME: {"version": 1, "config": [LINK]},
+}
+VERSION_2 = {"version": 2, "ethernets": {"a": {"match": {"macaddress": ONE}}}}
+LACKS = {
+    ("links",): "networks[0].link",
+    ("links", 0, "id"): "networks[0].link",
+    ("networks", 0, "link"): "networks[0].link",
+    ("networks", 0, "type"): "networks[0].type",
+    ("networks", 0, "ip_address"): "networks[0].ip_address",
+    ("config",): "config",
+    ("config", 0, "type"): "config[0].type",
+    ("config", 0, "subnets", 0, "type"): "config[0].subnets[0].type",
+    ("ethernets", "a", "match", "macaddress"): "ethernets.a.match.macaddress",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(path, value) for path in LACKS for value in (None, "", []) if (path[0], value) != ("ethernets", None)],
+)  # fmt: skip
+def test_a_part_without_what_tells_its_meaning_requests_no_removal(path, value):
+    """As an error, with which nothing is removed; but a list of links may be empty."""
+    name = openstack.NAME if path[0] in ("links", "networks") else netplan.NAME
+    whole = VERSION_2 if path[0] == "ethernets" else WITH_ADDRESSES[name]
+    tree = holder = copy.deepcopy(whole)
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    text = combined.reduce_documents({name: json.dumps(tree).encode()})
+    errors = [fault.key for fault in combined.parse(text).faults if fault.severity == "error"]
+    is_empty = path == ("config",) and value == []
+    assert (LACKS[path] in errors) is not is_empty
+
+
+@pytest.mark.parametrize("key", ["links", "networks"])
+@pytest.mark.parametrize("value", [None, "missing", []])
+def test_a_list_of_a_drive_that_is_lost_removes_no_nic(key, value):
+    tree = WITH_ADDRESSES[openstack.NAME]
+    before = combined.reduce_documents({openstack.NAME: json.dumps(tree).encode()})
+    changed = {**tree, "services": [{"type": "dns", "address": "9.9.9.9"}], key: value}
+    if value == "missing":
+        del changed[key]
+    text = combined.reduce_documents({openstack.NAME: json.dumps(changed).encode()})
+    expected = "" if value == [] else f"{openstack.NAME} has no {key} any more"
+    assert combined.gap(text, before, macs=None) == expected
 
 
 def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):
@@ -484,10 +544,14 @@ MISSING = {
     ("oracle", "virtualRouterIp"): lambda tree: tree[1].pop("virtualRouterIp"),
     ("gce", "mac"): lambda tree: tree["networkInterfaces"][1].update(mac=None),
     ("gce", "gateway"): lambda tree: tree["networkInterfaces"][1].pop("gateway"),
+    ("gce", "subnetmask"): lambda tree: tree["networkInterfaces"][1].update(subnetmask=""),
     ("digitalocean", "mac"): lambda tree: tree["interfaces"]["private"][0].pop("mac"),
     ("vultr", "mac"): lambda tree: tree["interfaces"][1].update(mac=""),
     ("hetzner", "mac_address"): lambda tree: tree[0].pop("mac_address"),
+    ("hetzner", "ip"): lambda tree: tree[0].update(ip=None),
+    ("hetzner", "network"): lambda tree: tree[0].pop("network"),
     ("hetzner", "gateway"): lambda tree: tree[0].update(gateway=""),
+    ("hetzner", "networks[0]"): lambda tree: tree.__setitem__(0, None),
 }
 
 

@@ -231,13 +231,15 @@ def test_a_default_route_that_is_preferred_to_the_management_nics_is_reported(me
 # --- What other programs route too ------------------------------------------------------------------------------------
 
 
-def notes_beside(addresses, text=NIC2):
+def notes_beside(addresses, text=NIC2, is_later=False):
     """The notes on a host on which Docker has a bridge with these addresses."""
     kernel = host()
     kernel.devices[9] = Device(9, "docker0", "bridge", mac=mac(9), mtu=1500, up=True)
+    agent = Agent(kernel, text)
+    if is_later:
+        agent.run()
     for address in addresses.split():
         kernel.add_address(9, ip_interface(address))
-    agent = Agent(kernel, text)
     agent.run()
     assert agent.plan() == ()
     return [(note.text, note.link) for note in agent.survey().resolution.notes]
@@ -252,6 +254,17 @@ def test_a_requested_network_that_another_program_routes_too_is_noted():
     assert notes_beside("10.0.1.9/24") == []
     two_addresses = NIC2.replace("10.0.0.1/24", "10.0.0.1/24, 10.0.0.2/24")
     assert len(notes_beside("10.0.0.9/24", two_addresses)) == 1
+
+
+def test_of_two_routes_with_one_metric_the_kernel_uses_the_earlier_one():
+    """As it lists them: fib_add_ifaddr of net/ipv4/fib_frontend.c appends the route."""
+    assert notes_beside("10.0.0.9/24", is_later=True) == []
+
+
+@pytest.mark.parametrize("routes", ["", "[routes]\n10.42.0.0/16 = 10.0.0.254\n"])
+def test_a_link_that_is_to_be_down_has_no_network_for_another_program_to_route(routes):
+    text = f"[interface {mac(2)}]\nstate = down\naddresses = 10.0.0.1/24\n{routes}"
+    assert notes_beside("10.0.0.9/24 10.42.0.1/16", text) == []
 
 
 def test_the_link_local_network_of_another_link_is_not_noted():

@@ -291,9 +291,7 @@ BAD_NETWORKS = {
     'error: … "networks[0].ip_address" = "10.0.0.1": the prefix length "33" is not a number from 0 to 32': {
         "netmask": "33"
     },
-    'warning: … "networks[0].ip_address": a static network without its address': {
-        "ip_address": None
-    },
+    'error: … "networks[0].ip_address": a static network without its address': {"ip_address": None},
     'warning: … "networks[0].type" = "carrier-pigeon": an unknown kind of network, ignoring it': {
         "type": "carrier-pigeon"
     },

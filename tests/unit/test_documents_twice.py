@@ -192,9 +192,12 @@ def test_a_pattern_takes_no_interface_of_a_container_or_guest_of_the_host():
     own = nic(1, mac=A, permanent_mac=A, name="ens5")
     document, _ = bind_names(made("network-config", text), world(own, *virtual), Record())
     assert list(links(document)) == [A]
-    # In a container, there is no hardware.
+    # In a container, there is no hardware but what is passed through to it.
     document, _ = bind_names(made("network-config", text), world(*virtual), Record())
     assert len(links(document)) == 2
+    inside = world(own, *virtual, is_container=True)
+    document, _ = bind_names(made("network-config", text), inside, Record())
+    assert len(links(document)) == 3
     # A NIC that is passed through to it later takes nothing from what is configured.
     configured = Record(nics={B: NicRecord(name="eni0a1b2c3d4", applied="digest")})
     document, _ = bind_names(made("network-config", text), world(own, *virtual), configured)

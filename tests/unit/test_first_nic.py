@@ -72,8 +72,39 @@ def test_the_interface_of_a_container_goes_after_hardware_with_an_address(kind):
     roles = assign_roles(seen, {mac(2)}, Policy(), Record())
     assert (roles.choice.belief.mac, roles.role(mac(1))) == (mac(1), "management")
     # In a container to which a NIC is passed through, a veth is the first NIC.
-    seen = replace(seen, addresses={8: seen.addresses[8]})
+    seen = replace(seen, addresses={8: seen.addresses[8]}, is_container=True)
     assert believed_nic(seen, {mac(1), mac(9)}).mac == mac(9)
+
+
+GUESTS = {
+    "cilium": Device(9, "cilium_host", "veth", mac=mac(9), up=True, carrier=True),
+    "vpn": Device(9, "tap0", "tun", mac=mac(9), up=True, carrier=True),
+}
+
+
+@pytest.mark.parametrize("guest_nic", GUESTS.values(), ids=GUESTS)
+@pytest.mark.parametrize("addresses", [(9, 10), (10,), (9,), ()])
+def test_a_veth_or_tap_beside_hardware_is_believed_in_containers_only(guest_nic, addresses):
+    """The agent may be installed on a host on which Kubernetes, guests or a VPN run already."""
+    hardware = nic(10, mac=mac(1), permanent_mac=mac(1), slot=SLOTS[1], up=True, carrier=True)
+    seen = world(guest_nic, hardware, routes=[route("0.0.0.0/0", 9, "10.0.9.1", 3, DHCP)],
+                 addresses={index: f"10.0.{index}.9/24" for index in addresses})  # fmt: skip
+    for is_container, believed in ((False, 1), (True, 9)):
+        inside = replace(seen, is_container=is_container)
+        roles = assign_roles(inside, {mac(2)}, Policy(), Record())
+        assert roles.choice.belief.mac == mac(believed)
+        assert (roles.role(mac(9)) == "management") is is_container
+
+
+@pytest.mark.parametrize(("kind", "believed"), [("vrf", 9), ("bond", 9), ("bridge", 1)])
+def test_the_veth_of_a_container_may_be_in_a_vrf_or_bond(kind, believed):
+    """Hardware that is passed through may have an address from a stranger."""
+    master = Device(8, "upper", kind, mac=mac(8), up=True)
+    own = Device(9, "eth0", "veth", mac=mac(9), master=8, up=True, carrier=True)
+    hardware = nic(10, mac=mac(1), permanent_mac=mac(1), slot=SLOTS[1], up=True, carrier=True)
+    seen = world(master, own, hardware, addresses={9: "10.0.9.9/24", 10: "10.0.1.9/24"},
+                 is_container=True)  # fmt: skip
+    assert believed_nic(seen, {mac(1), mac(9)}).mac == mac(believed)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,30 @@ def test_of_three_networks_with_a_gateway_one_is_for_management_in_every_order_o
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("origin", ["", mac(1)], ids=["drive", "service"])
+def test_a_management_nic_in_a_vrf_of_the_image_keeps_no_nic_waiting(kind, origin):
+    """Its default route is in the table of the VRF; until the main table has one, it counts."""
+    seen = slots((1, 2, 3, 4), [(1, 0, DHCP)], age=20.0)
+    (way,) = seen.routes
+    member = replace(seen.devices[way.index], master=20)
+    vrf = Device(20, "mgmt", "vrf", mac=mac(20), up=True)
+    in_vrf = replace(way, traits=way.traits._replace(table=1000))
+    devices = {**seen.devices, 20: vrf, way.index: member}
+    seen, record = replace(seen, devices=devices, routes=(), other_routes=(in_vrf,)), Record()
+    for _ in range(3):
+        found = solve(three_networks(kind), seen, record, Policy(origin=origin))
+        record = updates.remember_nics(record, found)
+        assert (found.roles.waiting_nics, roles(found)) == (frozenset(), only(1))
+    # It is no sign of another NIC, which any host there may have caused or an image may isolate.
+    stranger = replace(seen, other_routes=(replace(in_vrf, index=seen_index(seen, 2)),))
+    assert solve(three_networks(kind), stranger).roles.role(mac(2)) != "management"
+
+
+def seen_index(seen, number):
+    return next(device.index for device in seen.devices.values() if device.mac == mac(number))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_nic_through_which_the_service_has_answered_is_chosen_whatever_the_metrics(kind, order):
     ways = [(number, metric, DHCP) for metric, number in enumerate(order, 100) if number != 4]

@@ -32,6 +32,7 @@ from neuca_tools.sources import (
     parse_source,
 )
 from neuca_tools.sources.base import Deadline
+from neuca_tools.state.active_document import fetch_document, keep_document
 
 LONG = 300
 DATA = b"[global]\n"
@@ -591,6 +592,19 @@ def lxd(tmp_path):
     listener.shutdown(socket.SHUT_RDWR)
     thread.join()
     listener.close()
+
+
+def test_a_key_of_lxd_that_is_not_set_any_more_requests_nothing(lxd, tmp_path):
+    """Unlike a file, it cannot be lost: the daemon says that it is not set."""
+    paths, state = dict(LXD), tmp_path / "state"
+    place, around = lxd(paths), Surroundings(tmp_path / "run")
+    counts = []
+    for _ in range(4):
+        intake = fetch_document([parse_source(f"lxd={place}")], LONG, Session(), state, around)
+        keep_document(intake, state, around.run_directory)
+        counts.append(len(intake.document.platform.links))
+        lxd({"/1.0/config/cloud-init.network-config": 404})
+    assert counts == [1, 1, 0, 0]
 
 
 def test_lxd_s_socket(lxd):

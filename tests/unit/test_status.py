@@ -464,6 +464,12 @@ def test_the_document_alone(document, state, code):
     assert found.data["notes"] == [*document.warnings, "note"]
 
 
+def test_a_note_about_no_link_is_one_about_the_host():
+    notes = (Note("routes", "overridden", "why", None), Note("mtu", "overridden", "own", key(2)))
+    found = judge_host("", GOOD, LINKLESS._replace(notes=notes), NetworkState(), ())
+    assert found.data["notes"] == ["routes: overridden: why"]
+
+
 def test_a_problem_is_told_once():
     report = Report("x", 0, (), (Problem("failed", "boom"), Problem("failed", "boom")))
     left = [WriteFile("/x", b"")]

@@ -160,7 +160,7 @@ def _read_gce(root: Part) -> PlatformDocument:
             draft.hint_management(PRIMARY, firm=True)
         else:
             if nic.text("ip"):
-                nic.has_all("gateway")
+                nic.has_all("gateway", "subnetmask")
             _add_gce_addresses(draft)
         nics[str(number)] = draft
     return finish_document([*nics.values(), *_gce_vlans(root, nics)], root)
@@ -239,9 +239,8 @@ def _read_hetzner(root: Part) -> PlatformDocument:
         for key in ("ip", "alias_ips"):
             for address in nic.texts(key):
                 draft.add_address(nic, key, f"{address}/32")
-        network = nic.text("network")
-        if network and nic.has_all("gateway"):
-            _add_subnet(draft, "network", network)
+        if nic.has_all("ip", "network", "gateway"):
+            _add_subnet(draft, "network", nic.text("network") or "")
     return finish_document(drafts, root)
 
 
@@ -373,7 +372,7 @@ FORMATS = (
     # Those of private networks only.
     Format(
         HETZNER,
-        _keys("ip alias_ips mac_address network gateway"),
+        _keys("ip alias_ips mac_address network gateway", _HETZNER_ROOT),
         _read_hetzner,
         load=_load_hetzner,
     ),

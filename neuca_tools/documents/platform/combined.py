@@ -56,6 +56,7 @@ _FORMATS = (
     Format(instance.OPENSTACK, None, instance.read),
     Format(instance.NOCLOUD, None, instance.read, load=from_yaml),
 )
+_LISTS: Mapping[str, Tree] = {"links": [], "networks": []}  # of OpenStack
 _KINDS: Mapping[str, Format] = {row.name: row for row in _FORMATS}
 _PLATFORM_BY_DOCUMENT = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
 
@@ -103,7 +104,9 @@ def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
     for name in sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys()):
         if _interpret_tree(name, earlier[name]).links:
             return f"{name} is empty or missing"
-    return ""
+    network, of_network = trees.get(openstack.NAME, _LISTS), earlier.get(openstack.NAME, {})
+    lost = min(of_network.keys() & _LISTS.keys() - network.keys(), default="")
+    return lost and f"{openstack.NAME} has no {lost} any more"
 
 
 def _address_gap(

@@ -286,11 +286,8 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
     """A NIC matched by its MAC address, or by name alone; its driver is not known here."""
     match = link.child("match")
     present = match.text("name") or name
-    if match.text("macaddress"):
-        mac = match.read("macaddress", values.nic)
-        # The MAC address is enough: no two NICs that are not slaves of one device have the same.
-        match.use("driver")
-        return Draft(LinkKey(mac), link.for_nic(mac)) if mac else None
+    if "macaddress" in match.tree:
+        return _matched_by_mac(match, link)
     if present == "lo":
         link.warn("", "the loopback interface is left to other programs")
         return None
@@ -302,6 +299,13 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         link.warn("match", reason)
         return None
     return Draft(by_name(present), link)
+
+
+def _matched_by_mac(match: Part, link: Part) -> Optional[Draft]:
+    # The MAC address is enough: no two NICs that are not slaves of one device have the same.
+    match.use("driver")
+    mac = match.read("macaddress", values.nic) if match.has_all("macaddress") else None
+    return Draft(LinkKey(mac), link.for_nic(mac)) if mac else None
 
 
 def _vlan_draft(name: str, link: Part, drafts: LinkDrafts) -> Optional[Draft]:

@@ -60,6 +60,8 @@ _KINDS = (*_NICS, "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 def read(top: Part) -> PlatformDocument:
     """Read the document. VLANs come after the links they are on, and members after all of them."""
     top.warn_besides("version", "config")
+    if top.value("config") is None and not top.faults.unusable:
+        top.fault("config", None, "version 1 has no links")
     taken = _left_to_others(top)
     drafts = LinkDrafts()
     for link in top.parts("config"):
@@ -100,7 +102,7 @@ def _left_to_others(top: Part) -> set[str]:
         if kind not in _KINDS or (kind == "loopback" and _has_addresses(link)):
             names.add(link.text("name") or "")
             reason = "this kind of link is left to other programs, with everything on top of it"
-            link.warn("type", reason)
+            link.fault("type", kind, reason, "warning" if kind else "error")
     return names
 
 
@@ -202,7 +204,8 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
     elif kind in automatic.ADVERTISED:
         draft.accept_advertisements()
     elif kind != "manual":
-        subnet.warn("type", "an unknown kind of subnet, ignoring it")
+        reason = "an unknown kind of subnet, ignoring it"
+        subnet.fault("type", kind, reason, "warning" if kind else "error")
         subnet.close()
         return
     # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Literal, Optional
+from typing import Optional
 
 from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
@@ -18,6 +18,7 @@ from neuca_tools.documents.platform.drafts import QINQ, Draft, finish_document, 
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.virtual_links import LinkDrafts, SkippedLinks, Upper
 from neuca_tools.model import PlatformDocument
+from neuca_tools.model.rows import Severity
 
 NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
@@ -94,7 +95,7 @@ def _add_draft(drafts: LinkDrafts, link: Part, draft: Optional[Draft]) -> None:
 
 def _nic_draft(link: Part) -> Optional[Draft]:
     """A NIC; without a MAC address, it is identified by its name, as by Metal3 and Airship."""
-    severity: Literal["error", "warning"] = "error"
+    severity: Severity = "error"
     if (link.text("type") or "phy") not in PHYSICAL:
         link.warn("type", "an unknown kind of link, treated as a NIC")
         severity = "warning"
@@ -145,19 +146,28 @@ def _add_network(network: Part, drafts: LinkDrafts) -> None:
         _add_automatic(network, draft, automatic.DHCP.get(kind))
     else:
         if kind != "manual":
-            network.warn("type", "an unknown kind of network, ignoring it")
+            severity: Severity = "warning" if kind else "error"
+            network.fault("type", kind, "an unknown kind of network, ignoring it", severity)
         network.close()
     automatic.set_metric(draft, network, first)
 
 
 def _draft_below(network: Part, drafts: LinkDrafts) -> Optional[Draft]:
-    """The draft of a network's link; None if that is unusable, with a fault unless it has one."""
+    """The draft of a network's link; None if that is unusable, with a fault unless it has one.
+
+    It is an error if the link may be one without an id, or if there are no links at all.
+    """
     below = network.text("link") or ""
     if not below:
         network.fault("link", None, "a network without its link, ignoring it")
     elif below not in drafts and below not in drafts.no_vlan_reasons:
-        network.fault("link", below, "no link has this id, ignoring the network", "warning")
+        severity: Severity = "warning" if drafts and all(map(_id_of, drafts.values())) else "error"
+        network.fault("link", below, "no link has this id, ignoring the network", severity)
     return drafts.get(below)
+
+
+def _id_of(draft: Draft) -> Optional[str]:
+    return draft.part.text("id")
 
 
 def _take_dns(network: Part, draft: Draft) -> None:
@@ -172,7 +182,7 @@ def _take_dns(network: Part, draft: Draft) -> None:
 def _add_static(network: Part, draft: Draft) -> None:
     address = network.text("ip_address")
     if address is None:
-        network.fault("ip_address", None, "a static network without its address", "warning")
+        network.fault("ip_address", None, "a static network without its address")
         network.close()
     else:
         with draft.all_or_nothing():
