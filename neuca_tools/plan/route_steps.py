@@ -13,14 +13,16 @@ after it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, Network, NetworkState, Route
+from neuca_tools.desired.mtu import MIN_IPV6_MTU, USUAL_MTU
+from neuca_tools.model import Address, Hop, Host, LinkKey, Network, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Plan, Target, of_kind
-from neuca_tools.plan.operations import AddAddress, SetState
+from neuca_tools.plan.operations import AddAddress, SetMtu, SetState
 from neuca_tools.plan.route_operations import (
     AddRule,
     DeleteRoute,
@@ -210,26 +212,54 @@ def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:
     return None if key == NOWHERE else sides.target(key)
 
 
-def possible_operations(operations: Collection[Operation], observed: NetworkState) -> Plan:
+def possible_operations(operations: Plan, observed: NetworkState) -> Plan:
     """The operations without routes of other tables that the kernel would refuse.
 
-    Those are set at every pass, and their link may be down, or their source address absent, without
-    this pass being about that link.
+    Those are set at every pass. Their link may be down or too small for IPv6, or their source
+    address absent, without this pass being about that link; then nothing leads to their next hop.
     """
-    raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
-    added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
-    for key, link in observed.links.items():
-        raised |= {key} if link.state == "up" else set()
-        added |= {(key, address.ip) for address in link.addresses}
-    return tuple(operation for operation in operations if _is_possible(operation, raised, added))
+    hops = [new.hop for new in of_kind(operations, ReplaceRoute) if not _is_main(new.hop)]
+    if not hops:
+        return operations
+    usable, addresses = _usable_links(operations, observed), _addresses(operations, observed)
+    sources = {(key, address.ip) for key, address in addresses}
+    refused = {hop for hop in hops if not _is_possible(hop, usable[hop.to.version], sources)}
+    refused.update(_unreachable_routes(hops, refused, addresses))
+    return tuple(new for new in operations if getattr(new, "hop", None) not in refused)
+
+
+def _usable_links(operations: Plan, observed: NetworkState) -> Mapping[int, Collection[LinkKey]]:
+    """The links with each version of IP after these operations."""
+    up = {state.on.key for state in of_kind(operations, SetState) if state.up}
+    up |= {key for key, link in observed.links.items() if link.state == "up"}
+    small = {key for key, link in observed.links.items() if (link.mtu or USUAL_MTU) < MIN_IPV6_MTU}
+    return {4: up, 6: up - small.difference(new.on.key for new in of_kind(operations, SetMtu))}
+
+
+def _addresses(operations: Plan, observed: NetworkState) -> set[tuple[LinkKey, Address]]:
+    """The present addresses, and those that are added."""
+    links = observed.links.items()
+    present = {(key, address) for key, link in links for address in link.addresses}
+    return present.union((new.on.key, new.address) for new in of_kind(operations, AddAddress))
 
 
 def _is_possible(
-    operation: Operation, raised: Collection[LinkKey], added: Collection[tuple[LinkKey, object]]
+    hop: Hop, usable: Collection[LinkKey], sources: Collection[tuple[LinkKey, Host]]
 ) -> bool:
-    if not isinstance(operation, ReplaceRoute) or operation.hop.traits.table == MAIN_TABLE:
-        return True
-    source = operation.hop.traits.source
-    if source and (operation.hop.link, source) not in added:
-        return False
-    return all(target.key in raised for target in operation.on)
+    source = hop.traits.source
+    is_usable = all(key in usable for key in hop.links)
+    return is_usable and (source is None or (hop.link, source) in sources)
+
+
+def _unreachable_routes(
+    hops: Iterable[Hop], refused: Iterable[Hop], addresses: Iterable[tuple[LinkKey, Address]]
+) -> Iterator[Hop]:
+    """The routes to whose next hop only a refused route leads."""
+    lost = {(hop.link, hop.to) for hop in refused if hop.via is None}
+    lost -= {(key, address.network) for key, address in addresses}
+    networks_by_link = defaultdict[LinkKey, list[Network]](list)
+    for key, network in lost:
+        networks_by_link[key].append(network)
+    for hop in hops:
+        if hop.via and any(hop.via in network for network in networks_by_link[hop.link]):
+            yield hop

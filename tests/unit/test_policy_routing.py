@@ -375,6 +375,25 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
     )
 
 
+@pytest.mark.parametrize("drift", ["no IPv4 address", "another IPv4 network", "no IPv6"])
+def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift):
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), f"{ONE}mtu = 9000\n")
+    assert one.run()[1].failures == ()
+    kernel, version = one.kernel, 6 if drift == "no IPv6" else 4
+    if drift == "no IPv6":
+        kernel.set_mtu(2, 1200)
+    else:
+        kernel.delete_address(2, ip_interface("10.0.0.5/24"))
+    if drift == "another IPv4 network":
+        kernel.add_address(2, ip_interface("10.9.0.5/24"))
+    kernel.routes = [found for found in kernel.routes if found.traits.table != 31001]
+    operations, result, _ = one.run(start=False)
+    assert result.failures == ()
+    assert {new.hop.to.version for new in operations} == {4, 6} - {version}
+    assert one.run()[1].failures == ()
+    assert texts(one.plan()) == []
+
+
 # --- the platforms' documents -----------------------------------------------------------------------
 
 
