@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
+from kernel import refuse
 from test_documents_growth import steps
 from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
+from neuca_tools.agent.pass_report import Pass, failed_parts
+from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.policy_routing import Siblings
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
@@ -392,6 +396,19 @@ def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift):
     assert {new.hop.to.version for new in operations} == {4, 6} - {version}
     assert one.run()[1].failures == ()
     assert texts(one.plan()) == []
+
+
+def test_routes_of_a_table_wait_for_a_nic_that_is_not_retried():
+    """Each attempt changes routes, which is a reason for the next pass (`linkwatch`)."""
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
+    one.run()
+    one.kernel.routes = [found for found in one.kernel.routes if found.traits.table != 31001]
+    one.kernel.replace_route = lambda _: refuse(errno.ENOBUFS, "No buffer space available")
+    decision = one.survey()
+    outcome = Transaction(one, Pass(decision.changed()), decision).run()
+    failed = failed_parts(outcome, decision, ())
+    assert failed == {mac(3): 3}
+    assert Pass(decision.changed(failed), failed).operations(decision) == ()
 
 
 # --- the platforms' documents -----------------------------------------------------------------------
