@@ -274,7 +274,9 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     What was added to a link that is still requested counts only if it is another link.
     """
     devices = scene.device_by_link
-    nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
+    # No document has named a NIC without a role: somebody else has put it there.
+    nics = {LinkKey(mac) for mac, nic in scene.record.nics.items() if nic.role}
+    nics = {key for key in nics | scene.record.made.keys() if not key.rank}
     ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
     above = {}
     for device in scene.world.devices.values():
