@@ -212,19 +212,22 @@ def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:
     return None if key == NOWHERE else sides.target(key)
 
 
-def possible_operations(operations: Plan, observed: NetworkState) -> Plan:
+def possible_operations(operations: Plan, sides: Sides) -> Plan:
     """The operations without routes of other tables that the kernel would refuse.
 
-    Those are set at every pass. Their link may be down or too small for IPv6, or their source
-    address absent, without this pass being about that link; then nothing leads to their next hop.
+    Those are set at every pass. Their link may be down or too small for IPv6, or the address absent
+    that they have as their source or that leads to their next hop, without this pass being about
+    that link.
     """
     hops = [new.hop for new in of_kind(operations, ReplaceRoute) if not _is_main(new.hop)]
     if not hops:
         return operations
-    usable, addresses = _usable_links(operations, observed), _addresses(operations, observed)
-    sources = {(key, address.ip) for key, address in addresses}
-    refused = {hop for hop in hops if not _is_possible(hop, usable[hop.to.version], sources)}
-    refused.update(_unreachable_routes(hops, refused, addresses))
+    present = {*_addresses(sides.observed)}
+    present.update((new.on.key, new.address) for new in of_kind(operations, AddAddress))
+    usable = _usable_links(operations, sides.observed)
+    refused = set(_routes_through(hops, _networks(_addresses(sides.desired)) - _networks(present)))
+    sources = {(key, address.ip) for key, address in present}
+    refused.update(hop for hop in hops if not _is_possible(hop, usable[hop.to.version], sources))
     return tuple(new for new in operations if getattr(new, "hop", None) not in refused)
 
 
@@ -236,11 +239,12 @@ def _usable_links(operations: Plan, observed: NetworkState) -> Mapping[int, Coll
     return {4: up, 6: up - small.difference(new.on.key for new in of_kind(operations, SetMtu))}
 
 
-def _addresses(operations: Plan, observed: NetworkState) -> set[tuple[LinkKey, Address]]:
-    """The present addresses, and those that are added."""
-    links = observed.links.items()
-    present = {(key, address) for key, link in links for address in link.addresses}
-    return present.union((new.on.key, new.address) for new in of_kind(operations, AddAddress))
+def _addresses(state: NetworkState) -> Iterator[tuple[LinkKey, Address]]:
+    return ((key, address) for key, link in state.links.items() for address in link.addresses)
+
+
+def _networks(addresses: Iterable[tuple[LinkKey, Address]]) -> set[tuple[LinkKey, Network]]:
+    return {(key, address.network) for key, address in addresses}
 
 
 def _is_possible(
@@ -251,15 +255,14 @@ def _is_possible(
     return is_usable and (source is None or (hop.link, source) in sources)
 
 
-def _unreachable_routes(
-    hops: Iterable[Hop], refused: Iterable[Hop], addresses: Iterable[tuple[LinkKey, Address]]
+def _routes_through(
+    hops: Iterable[Hop], networks: Iterable[tuple[LinkKey, Network]]
 ) -> Iterator[Hop]:
-    """The routes to whose next hop only a refused route leads."""
-    lost = {(hop.link, hop.to) for hop in refused if hop.via is None}
-    lost -= {(key, address.network) for key, address in addresses}
+    """The routes with a next hop in one of these networks on its link."""
     networks_by_link = defaultdict[LinkKey, list[Network]](list)
-    for key, network in lost:
+    for key, network in networks:
         networks_by_link[key].append(network)
     for hop in hops:
-        if hop.via and any(hop.via in network for network in networks_by_link[hop.link]):
-            yield hop
+        for key, via in ((hop.link, hop.via), *hop.others):
+            if via and any(via in network for network in networks_by_link[key]):
+                yield hop

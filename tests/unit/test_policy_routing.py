@@ -379,9 +379,12 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
     )
 
 
+@pytest.mark.parametrize("gateway", ["gateway = 10.0.0.1, fd00:2::1\n", ""])
 @pytest.mark.parametrize("drift", ["no IPv4 address", "another IPv4 network", "no IPv6"])
-def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift):
-    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), f"{ONE}mtu = 9000\n")
+def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift, gateway):
+    routes = "10.70.0.0/16 = 10.0.0.9 table 77\nfd70::/32 = fd00:2::9 table 77\n"
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.5/24, fd00:2::5/64\nmtu = 9000\n{gateway}"
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), f"{text}[routes]\n{routes}")
     assert one.run()[1].failures == ()
     kernel, version = one.kernel, 6 if drift == "no IPv6" else 4
     if drift == "no IPv6":
@@ -390,7 +393,7 @@ def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift):
         kernel.delete_address(2, ip_interface("10.0.0.5/24"))
     if drift == "another IPv4 network":
         kernel.add_address(2, ip_interface("10.9.0.5/24"))
-    kernel.routes = [found for found in kernel.routes if found.traits.table != 31001]
+    kernel.routes = [found for found in kernel.routes if found.traits.table not in (77, 31001)]
     operations, result, _ = one.run(start=False)
     assert result.failures == ()
     assert {new.hop.to.version for new in operations} == {4, 6} - {version}
