@@ -18,6 +18,7 @@ from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.plan.link_operations import MarkLink
 from neuca_tools.plan.operation import Operation, Plan, Scope, of_kind
 from neuca_tools.plan.operations import ReloadManager, StartClient, WriteFile, WriteSysctl
+from neuca_tools.plan.route_operations import ReplaceRoute
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import read_report, report_now, write_report
@@ -29,12 +30,21 @@ MAX_REMOVED = 1000  # lines that status keeps until the next boot
 
 @dataclass(frozen=True)
 class Pass(Purpose):
-    """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs."""
+    """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs.
+
+    Routes that each pass sets, such as those of policy routing, wait on NICs `not_retried`.
+    """
 
     scope: Scope = None
+    not_retried: Collection[str] = ()
 
     def operations(self, decision: Decision) -> Plan:
-        return decision.plan(self.scope)
+        planned, waiting = decision.plan(self.scope), {*self.not_retried}
+        return tuple(
+            new
+            for new in planned
+            if not isinstance(new, ReplaceRoute) or waiting.isdisjoint(new.failing_domains)
+        )
 
     def remember(self, decision: Decision, result: Result, postponed: Plan) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
@@ -153,7 +163,8 @@ def failed_parts(
     """
     tried = _tried_parts(outcome).difference(not_retried, outcome.result.nics_waiting_for_address)
     indexes, clients = indexes_of(outcome.decision), before.observed.clients
-    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
+    parts = outcome.decision.unapplied_scope() | outcome.result.nics_to_roll_back
+    failed = {name: indexes.get(name, 0) for name in parts & tried}
     started = of_kind(outcome.result.done, StartClient)
     return failed | {client.label: 0 for client in started if clients.get(client.label) == ""}
 

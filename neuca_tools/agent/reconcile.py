@@ -79,7 +79,7 @@ def _apply_document(
     if not whole:
         select = decision.enforced if config.drift == "enforce" else decision.changed
         scope = select(not_retried)
-    outcome = Transaction(host, Pass(scope), decision).run()
+    outcome = Transaction(host, Pass(scope, not_retried), decision).run()
     save_unsaved_files(config.state)
     seconds = time.monotonic() - began
     report = report_pass(config, decision, outcome, seconds, not_retried=not_retried)

@@ -12,10 +12,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
+from itertools import chain
 from typing import Any, Optional
 
 from neuca_tools.backends import kernel_state, kinds, raw_requests, routing, sysctl
@@ -53,6 +54,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         accept_ra = sysctl.read_value(ACCEPT_RA.replace(OWN, "default"))
         return replace(
             world,
+            bare=world.bare.union(_unrouted_addresses(world)),
             has_ipv6=accept_ra is not None,
             metadata_index=self._metadata_index(metadata_hosts, world.routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
@@ -322,6 +324,21 @@ def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) ->
             raise
 
     return get_once
+
+
+def _unrouted_addresses(world: World) -> Iterator[tuple[int, Address]]:
+    """Index and address where somebody has deleted the kernel's route to the network."""
+    routes = chain(world.routes, world.other_routes)
+    direct = {(route.index, route.to) for route in routes if not (route.via or route.is_ours)}
+    up = (index for index, device in world.devices.items() if device.up)
+    for index in world.addresses.keys() & up:
+        for address in filter(_has_network, world.addresses[index]):
+            if (index, address.network) not in direct:
+                yield index, address
+
+
+def _has_network(address: Address) -> bool:
+    return address.network.prefixlen < address.max_prefixlen and not address.is_link_local
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:

@@ -21,7 +21,17 @@ from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
+from neuca_tools.model import (
+    Address,
+    Device,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Problem,
+    Record,
+    Virtual,
+    World,
+)
 from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 from neuca_tools.model.topology import routes_through
 
@@ -274,8 +284,7 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     What was added to a link that is still requested counts only if it is another link.
     """
     devices = scene.device_by_link
-    nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
-    ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
+    ours = {devices[key].index for key in _known_links(scene.record) & devices.keys()}
     above = {}
     for device in scene.world.devices.values():
         if device.index not in ours:
@@ -289,6 +298,12 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
         if reason:
             reasons[key] = reason
     return reasons
+
+
+def _known_links(record: Record) -> set[LinkKey]:
+    """Our links, and the NICs that we may have put into them: those that were ever requested."""
+    nics = {LinkKey(mac) for mac, nic in record.nics.items() if nic.role}
+    return {key for key in nics | record.made.keys() if not key.rank} | record.owned.vlans
 
 
 def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:

@@ -213,7 +213,7 @@ class World:
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. Autoconfigured
     addresses are from advertisements, `marked_addresses` are ours, and another host has the
-    `duplicate_addresses`; the network of `bare` ones gets no route by itself. `peer_networks` are
+    `duplicate_addresses`; there is no route to the network of the `bare` ones. `peer_networks` are
     those of point-to-point addresses, `broadcasts` the explicit broadcast addresses. `routes` are
     the unicast routes of the main table, `other_routes` those of other tables and ours of other
     types, `routers` the IPv6 routers near a device. `address_messages` are the kernel's messages

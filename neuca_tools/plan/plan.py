@@ -80,7 +80,7 @@ def plan_operations(
     ordered = sorted(operations, key=lambda operation: operation.phase)
     if scope is not None and widened is not None:
         widened = {*widened, *_moving_members(scope, widened, sides)}
-    return route_steps.possible_operations(in_scope(ordered, widened), observed)
+    return route_steps.possible_operations(in_scope(ordered, widened), sides)
 
 
 def in_scope(operations: Collection[Operation], scope: Scope) -> Plan:

@@ -13,14 +13,16 @@ after it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, Network, NetworkState, Route
+from neuca_tools.desired.mtu import MIN_IPV6_MTU, USUAL_MTU
+from neuca_tools.model import Address, Hop, Host, LinkKey, Network, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Plan, Target, of_kind
-from neuca_tools.plan.operations import AddAddress, SetState
+from neuca_tools.plan.operations import AddAddress, SetMtu, SetState
 from neuca_tools.plan.route_operations import (
     AddRule,
     DeleteRoute,
@@ -210,26 +212,57 @@ def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:
     return None if key == NOWHERE else sides.target(key)
 
 
-def possible_operations(operations: Collection[Operation], observed: NetworkState) -> Plan:
+def possible_operations(operations: Plan, sides: Sides) -> Plan:
     """The operations without routes of other tables that the kernel would refuse.
 
-    Those are set at every pass, and their link may be down, or their source address absent, without
-    this pass being about that link.
+    Those are set at every pass. Their link may be down or too small for IPv6, or the address absent
+    that they have as their source or that leads to their next hop, without this pass being about
+    that link.
     """
-    raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
-    added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
-    for key, link in observed.links.items():
-        raised |= {key} if link.state == "up" else set()
-        added |= {(key, address.ip) for address in link.addresses}
-    return tuple(operation for operation in operations if _is_possible(operation, raised, added))
+    hops = [new.hop for new in of_kind(operations, ReplaceRoute) if not _is_main(new.hop)]
+    if not hops:
+        return operations
+    present = {*_addresses(sides.observed)}
+    present.update((new.on.key, new.address) for new in of_kind(operations, AddAddress))
+    usable = _usable_links(operations, sides.observed)
+    refused = set(_routes_through(hops, _networks(_addresses(sides.desired)) - _networks(present)))
+    sources = {(key, address.ip) for key, address in present}
+    refused.update(hop for hop in hops if not _is_possible(hop, usable[hop.to.version], sources))
+    return tuple(new for new in operations if getattr(new, "hop", None) not in refused)
+
+
+def _usable_links(operations: Plan, observed: NetworkState) -> Mapping[int, Collection[LinkKey]]:
+    """The links with each version of IP after these operations."""
+    up = {state.on.key for state in of_kind(operations, SetState) if state.up}
+    up |= {key for key, link in observed.links.items() if link.state == "up"}
+    small = {key for key, link in observed.links.items() if (link.mtu or USUAL_MTU) < MIN_IPV6_MTU}
+    return {4: up, 6: up - small.difference(new.on.key for new in of_kind(operations, SetMtu))}
+
+
+def _addresses(state: NetworkState) -> Iterator[tuple[LinkKey, Address]]:
+    return ((key, address) for key, link in state.links.items() for address in link.addresses)
+
+
+def _networks(addresses: Iterable[tuple[LinkKey, Address]]) -> set[tuple[LinkKey, Network]]:
+    return {(key, address.network) for key, address in addresses}
 
 
 def _is_possible(
-    operation: Operation, raised: Collection[LinkKey], added: Collection[tuple[LinkKey, object]]
+    hop: Hop, usable: Collection[LinkKey], sources: Collection[tuple[LinkKey, Host]]
 ) -> bool:
-    if not isinstance(operation, ReplaceRoute) or operation.hop.traits.table == MAIN_TABLE:
-        return True
-    source = operation.hop.traits.source
-    if source and (operation.hop.link, source) not in added:
-        return False
-    return all(target.key in raised for target in operation.on)
+    source = hop.traits.source
+    is_usable = all(key in usable for key in hop.links)
+    return is_usable and (source is None or (hop.link, source) in sources)
+
+
+def _routes_through(
+    hops: Iterable[Hop], networks: Iterable[tuple[LinkKey, Network]]
+) -> Iterator[Hop]:
+    """The routes with a next hop in one of these networks on its link."""
+    networks_by_link = defaultdict[LinkKey, list[Network]](list)
+    for key, network in networks:
+        networks_by_link[key].append(network)
+    for hop in hops:
+        for key, via in ((hop.link, hop.via), *hop.others):
+            if via and any(via in network for network in networks_by_link[key]):
+                yield hop

@@ -8,7 +8,7 @@ link that was plugged in again, what was set is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
 from neuca_tools.desired.resolve import Resolution
@@ -144,7 +144,8 @@ def forget_stale(record: Record, world: World) -> Record:
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
     present = [pair for pair in world.marked_addresses if pair[0] in devices]
     own = {(key_of(devices[index], world), address) for index, address in present}
-    owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
+    links = record.owned.vlans.difference(_gone_vlans(record, world)) | marked
+    owned = OwnedObjects(record.owned.addresses | own, links)
     if owned != record.owned:
         record = record._replace(owned=owned)
     record = without_indexes(record, lambda index: index not in devices)
@@ -188,6 +189,14 @@ def _replugged_links(record: Record, world: World) -> dict[str, Incarnation]:
         if not _is_marked(world.devices[present.ifindex]):
             replugged[mac] = present
     return replugged
+
+
+def _gone_vlans(record: Record, world: World) -> Iterator[LinkKey]:
+    """The VLANs that somebody has deleted. One that is there was created again by somebody."""
+    for mac, nic in record.nics.items():
+        for vlan_id, ifindex in nic.incarnation.vlans if nic.incarnation else ():
+            if ifindex not in world.devices:
+                yield LinkKey(mac, vlan_id)
 
 
 def _is_marked(device: Device) -> bool:

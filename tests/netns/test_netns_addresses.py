@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_interface
+
 import pytest
 from lab import mac
 
@@ -129,11 +131,17 @@ def test_ipv6_gives_way_to_ipv4_with_an_mtu_below_1280(lab):
     assert lab.addresses("dp1") == {"fd00:16::1/64"}
 
 
-def test_a_requested_address_without_the_route_to_its_network_gets_it(lab):
+@pytest.mark.parametrize("how", ["noprefixroute", "deleted"])
+def test_a_requested_address_without_the_route_to_its_network_gets_it(lab, how):
     lab.veth("dp1", 1, up=True)
-    for address in ("172.16.0.1/24", "fd00:16::1/64"):
-        lab.ip(f"address add {address} dev dp1 noprefixroute")
     text = up("172.16.0.1/24", "fd00:16::1/64") + "[routes]\n10.1.0.0/16 = 172.16.0.254\n"
+    if how == "deleted":
+        assert lab.once(text).code == 0
+    for address in ("172.16.0.1/24", "fd00:16::1/64"):
+        if how == "deleted":
+            lab.ip(f"route delete {ip_interface(address).network} dev dp1")
+        else:
+            lab.ip(f"address add {address} dev dp1 noprefixroute")
     assert lab.once(text).code == 0
     assert lab.routes("172.16.0.0/24") == [(None, "dp1", 0, "kernel")]
     assert lab.routes("fd00:16::/64", 6) == [(None, "dp1", 256, "kernel")]

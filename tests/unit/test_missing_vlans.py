@@ -8,7 +8,7 @@ import errno
 
 import pytest
 from kernel import refuse
-from worlds import Agent, key, mac, machine, nic, texts
+from worlds import Agent, key, mac, machine, nic, texts, vlan
 
 NIC = f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.2.0.1/24\n"
 VLAN = f"[vlan {mac(2)}.7]\naddresses = 10.7.0.1/24\n"
@@ -117,3 +117,16 @@ def test_a_vlan_that_cannot_be_created_with_other_options_is_as_it_was_before():
     link = agent.kernel.named("eth2.7")
     assert (link.mac, addresses(agent, link.index)) == (mac(2), ["10.7.0.1/24"])
     assert addresses(agent, 2) == ["10.2.0.1/24"]
+
+
+def test_a_vlan_that_somebody_has_created_again_is_configured_and_not_deleted():
+    agent = Agent(machine(nic(1), nic(2, max_mtu=9000), mgmt=1), NIC + VLAN)
+    agent.run()
+    agent.kernel.delete_link(agent.kernel.named("eth2.7").index)
+    agent.kernel.devices[60] = vlan(60, 2, 7)
+    _, result, _ = agent.run(start=False)
+    assert (failed(result), addresses(agent, 60)) == ([], ["10.7.0.1/24"])
+    agent.ask(NIC)
+    _, result, _ = agent.run()
+    assert (failed(result), addresses(agent, 60)) == ([], [])
+    assert agent.kernel.named("eth2.7") == agent.kernel.devices[60]

@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
+from kernel import refuse
 from test_documents_growth import steps
 from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
+from neuca_tools.agent.pass_report import Pass, failed_parts
+from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.policy_routing import Siblings
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
@@ -373,6 +377,41 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
     assert found.index(f"delete the rule {THREE_RULES[2]}") < found.index(
         f"delete the rule {THREE_RULES[0]}"
     )
+
+
+@pytest.mark.parametrize("gateway", ["gateway = 10.0.0.1, fd00:2::1\n", ""])
+@pytest.mark.parametrize("drift", ["no IPv4 address", "another IPv4 network", "no IPv6"])
+def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift, gateway):
+    routes = "10.70.0.0/16 = 10.0.0.9 table 77\nfd70::/32 = fd00:2::9 table 77\n"
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.5/24, fd00:2::5/64\nmtu = 9000\n{gateway}"
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), f"{text}[routes]\n{routes}")
+    assert one.run()[1].failures == ()
+    kernel, version = one.kernel, 6 if drift == "no IPv6" else 4
+    if drift == "no IPv6":
+        kernel.set_mtu(2, 1200)
+    else:
+        kernel.delete_address(2, ip_interface("10.0.0.5/24"))
+    if drift == "another IPv4 network":
+        kernel.add_address(2, ip_interface("10.9.0.5/24"))
+    kernel.routes = [found for found in kernel.routes if found.traits.table not in (77, 31001)]
+    operations, result, _ = one.run(start=False)
+    assert result.failures == ()
+    assert {new.hop.to.version for new in operations} == {4, 6} - {version}
+    assert one.run()[1].failures == ()
+    assert texts(one.plan()) == []
+
+
+def test_routes_of_a_table_wait_for_a_nic_that_is_not_retried():
+    """Each attempt changes routes, which is a reason for the next pass (`linkwatch`)."""
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
+    one.run()
+    one.kernel.routes = [found for found in one.kernel.routes if found.traits.table != 31001]
+    one.kernel.replace_route = lambda _: refuse(errno.ENOBUFS, "No buffer space available")
+    decision = one.survey()
+    outcome = Transaction(one, Pass(decision.changed()), decision).run()
+    failed = failed_parts(outcome, decision, ())
+    assert failed == {mac(3): 3}
+    assert Pass(decision.changed(failed), failed).operations(decision) == ()
 
 
 # --- the platforms' documents -----------------------------------------------------------------------

@@ -386,6 +386,28 @@ def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (BOND, "bond0"),
+        (f"[bridge br0]\nmembers = {ONE}\n", "br0"),
+        (f"[vrf red]\ntable = 500\nmembers = {ONE}\n", "red"),
+    ],
+)
+def test_a_nic_that_somebody_has_put_into_a_link_of_ours_stays_and_keeps_it(text, name):
+    one = agent(text)
+    run(one)
+    master = one.kernel.named(name).index
+    one.kernel.set_master(4, master)  # which no document names
+    assert run(one) == []
+    run(one, f"[interface {ONE}]\nmtu = 1400\n")
+    assert one.kernel.devices[4].master == master
+    assert 'but "eth4" is on top of it' in str(one.survey().resolution.problems)
+    one.kernel.set_master(4, 0)
+    run(one)
+    assert one.kernel.named(name) is None
+
+
 def test_a_nic_with_a_macvlan_that_an_incomplete_document_leaves_on_it_is_put_into_nothing():
     one = agent(MACVLAN)
     run(one)
