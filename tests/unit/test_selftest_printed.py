@@ -1429,6 +1429,18 @@ def test_what_was_never_sent_comes_before_the_few_that_were_lost():
     assert causes(f"{command}{total}\n[  4] Sent 52172059 datagrams\n") == ["D20", "D07"]
 
 
+def test_what_was_offered_is_not_known_once_nothing_arrives():
+    head = "$ iperf3 -u -b 100M -c 10.6.2.41\nAccepted connection from 10.4.2.38, port 58166\n"
+    rows = [_row(0, 1, 0.524, "2.1 ms  11/19 (58%)")]
+    rows += [_row(at, at + 1, 0, "2.1 ms  0/0 (0%)") for at in (1, 2)]
+    assert "D20" not in causes(head + "\n".join(rows))
+
+
+def test_what_no_one_responds_to_was_sent_fast_enough():
+    unheard = NO_REPORT.replace("1.05 M", "406 M")
+    assert causes("$ iperf -c 203.0.113.20 -u -b 1000M\n" + unheard) == ["D33"]
+
+
 def test_a_little_that_was_delivered_passed_every_mtu():
     row = "[  5] {:6.2f}-{:<6.2f} sec  {} KBytes  {} Kbits/sec  {}\n"
     later = "".join(row.format(at, at + 1, 0, 0, f"{3 - at % 2}   2.79 KBytes") for at in (7, 8, 9))

@@ -305,6 +305,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     if sent >= SENT_SHARE * look.target:
         return None
     is_enough = is_losing(look) and look.known_loss >= SLIGHT_LOSS
+    is_unheard = look.is_unanswered and look.run.error
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
@@ -315,8 +316,8 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         f"{larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence="high" if not look.is_unsampled else "medium",
-        # More than arrives is enough, whatever was asked for.
-        severity="info" if is_enough or look.target >= UNLIMITED_RATE else "limit",
+        # More than arrives is enough, whatever was asked for, and so is what no one responds to.
+        severity="info" if is_enough or is_unheard or look.target >= UNLIMITED_RATE else "limit",
     )
 
 
@@ -340,7 +341,7 @@ def _path_mtu(look: Look) -> int:
 def _sent_rate(look: Look) -> Optional[float]:
     """bit/s; by the rows of either end, where these are all that is known."""
     flow, loss = look.flow, look.known_loss
-    if flow.sent.rate is not None or look.rate is None or loss >= 1:
+    if flow.sent.rate is not None or not look.rate or loss >= 1:
         return flow.sent.rate
     return look.rate / (1 - loss)
 
