@@ -1441,6 +1441,12 @@ def test_what_no_one_responds_to_was_sent_fast_enough():
     assert causes("$ iperf -c 203.0.113.20 -u -b 1000M\n" + unheard) == ["D33"]
 
 
+def test_a_text_of_intervals_without_data_says_how_long_nothing_was_transferred():
+    rows = [_row(at, at + 1, 0, f"{at % 2}   1.41 KBytes") for at in range(3, 9)]
+    rows += [_row(0, 9, 53, "9   sender"), _row(0, 9, 0, "receiver")]
+    assert told("\n".join(rows)).failures == ("for 6.00 s nothing was transferred",)
+
+
 def test_a_little_that_was_delivered_passed_every_mtu():
     row = "[  5] {:6.2f}-{:<6.2f} sec  {} KBytes  {} Kbits/sec  {}\n"
     later = "".join(row.format(at, at + 1, 0, 0, f"{3 - at % 2}   2.79 KBytes") for at in (7, 8, 9))
