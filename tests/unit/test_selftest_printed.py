@@ -1330,6 +1330,11 @@ def test_a_protocol_that_a_host_lacks_is_no_other_program():
         ("unable to start listener for connections: Address already in use", "port"),
         ("unable to connect to server: Address already in use", "port"),
         ("unable to write to stream socket: Message too long", "-l"),
+        ("", "has no words"),
+        (
+            "unable to start listener for connections: Operation not permitted",
+            "listen on that port",
+        ),
         ("parameter error - block size too large (maximum = 1048576 bytes)", "-l"),
         ("parameter error - cannot be both server and client", "arguments"),
     ],

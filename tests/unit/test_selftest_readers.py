@@ -326,6 +326,12 @@ def test_an_error_in_a_text_is_the_error():
     assert sample("3.9-refused.txt").error == "unable to send control message: Bad file descriptor"
 
 
+def test_an_error_that_another_program_passes_on_is_the_error():
+    said = "the server is busy running a test. try again later"
+    log = f"11:26:13 ERROR [homeassistant.components.iperf3] Iperf3 error: {said}\n"
+    assert read_run(log.encode()).error == said
+
+
 def test_a_text_without_a_summary_was_cut_off():
     text = (DATA / "3.12-reverse.txt").read_text()
     run = read_run(text.partition("- - -")[0].encode())
