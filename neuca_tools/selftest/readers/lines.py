@@ -19,6 +19,7 @@ MAX_LINES = 500_000
 LONGEST_LINE = 1000  # characters
 NO_RESULTS = "no results found"
 SUM = "SUM"  # the row of all streams
+NEGATIVE = 2**63  # bytes: iperf 2 prints a negative count as a number without a sign
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
 BASES = {"bit": 1000, "byte": 1024}
@@ -166,7 +167,7 @@ def _row_of_match(match: re.Match[str]) -> Optional[Row]:
     if start is None or end is None or rate is None:
         return None
     size = _size_of_row(match, rate * (end - start) / 8)
-    if size is None:
+    if size is None or size >= NEGATIVE:
         return None
     is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
     if end > start and (is_rough or not rate):
