@@ -1423,6 +1423,11 @@ def test_a_flow_that_hangs_and_retransmits_emptied_no_bucket():
 
 def test_a_server_that_reports_has_responded():
     report = "[  3] Server Report:\n[  3]  0.0-14.0 sec  {} KBytes  {} Kbits/sec  102 ms  {}/ 893 ({}%)\n"
+def test_a_second_without_a_block_is_as_slow_as_requested():
+    content = text([1.7, 1.05, 1.05, 1.05, 1.05, 0], [76] * 6, command="-c x -b 1m", summary=False)
+    assert [phase.passed for phase in told(content).phases] == [True]
+
+
     assert [one.id for one in told(NO_REPORT).findings] == ["D33"]
     assert [one.id for one in told(NO_REPORT.replace("1.05 M", "693 M")).possible] == ["D33"]
     assert causes(NO_REPORT + report.format(1067, 624, 150, 17)) == ["D18"]

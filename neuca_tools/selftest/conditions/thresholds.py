@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import Optional
 
+from neuca_tools.selftest.conditions.figures import is_as_requested
 from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
 from neuca_tools.selftest.evidence.run import BBR
 
@@ -41,7 +42,8 @@ def has_passed(look: Look) -> Optional[bool]:
         return _mean_of_directions(look) >= enough * wanted
     # Nothing is expected, but the test may have been as fast as it was allowed to be.
     target = look.target or float("inf")
-    return True if enough * target <= look.rate <= EXCEEDED_RATIO * target else None
+    is_enough = enough * target <= look.rate or is_as_requested(look)
+    return True if is_enough and look.rate <= EXCEEDED_RATIO * target else None
 
 
 def is_held_below(look: Look) -> bool:
