@@ -29,10 +29,10 @@ USUAL_MTU, JUMBO_MTU = 1500, 9000  # bytes
 VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
 MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
 SENT_SHARE = 0.95  # of the rate that was asked for (D20)
-# The counters of reassembly, with the IP version and the sysctl of the memory for fragments.
+# The counters of reassembly, with the sysctl of the memory for fragments.
 REASSEMBLY = {
-    "Ip.Reasm": (4, "net.ipv4.ipfrag_high_thresh"),
-    "Ip6.Ip6Reasm": (6, "net.ipv6.ip6frag_high_thresh"),
+    "Ip.Reasm": "net.ipv4.ipfrag_high_thresh",
+    "Ip6.Ip6Reasm": "net.ipv6.ip6frag_high_thresh",
 }
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
@@ -282,20 +282,28 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
 def lost_fragments(look: Look) -> Optional[Hit]:
     failures = {name: look.receiver_fact(f"{name}Fails") for name in REASSEMBLY}
     name = max(failures, key=lambda name: growth_of_fact(failures[name]))
-    failed = growth_of_fact(failures[name])
+    failed, headers = growth_of_fact(failures[name]), HEADERS[look.run.ip_version]
+    advice = f"send at most MTU - {headers} bytes (iperf3 -l {_path_mtu(look) - headers})"
     if not failed or not is_losing(look):
-        return None
-    version, sysctl = REASSEMBLY[name]
+        return _vanished_fragments(look, advice)
     return Hit(
         min(1.0, failed / max(1, lost_datagrams(look))),
         f"{counted(round(failed), 'datagram')} could not be reassembled from their fragments"
         f"{_fragments_clause(look)}",
         (failures[name], look.receiver_fact(f"{name}Reqds"), look.loss_fact),
-        f"send at most MTU - {HEADERS[version]} bytes "
-        f"(iperf3 -l {_path_mtu(look) - HEADERS[version]})",
+        advice,
         "receiver",
-        sysctls={sysctl: "16777216"},
+        sysctls={REASSEMBLY[name]: "16777216"},
     )
+
+
+def _vanished_fragments(look: Look, advice: str) -> Optional[Hit]:
+    """By iperf's figures alone: some datagrams of the first interval arrived, and none later."""
+    clause = _fragments_clause(look)
+    if look.is_sampled or look.rate != 0 or look.known_loss < SLIGHT_LOSS or not clause:
+        return None
+    text = f"after the first datagrams none arrived{clause}"
+    return Hit(0.9, text, (look.loss_fact,), advice, "sender", confidence="medium")
 
 
 def sender_too_slow(look: Look) -> Optional[Hit]:
