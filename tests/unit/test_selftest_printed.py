@@ -1451,6 +1451,14 @@ def test_what_was_offered_is_not_known_once_nothing_arrives(size, wanted):
     assert causes(command + udp([0.5], [1.2], size=size) + VANISHED) == wanted
 
 
+def test_what_was_offered_is_not_known_while_nothing_arrives():
+    """A reverse test of iperf3 3.18, whose sender stopped (esnet/iperf issue 1847)."""
+    rows = [(314, "0/27106"), (314, "0/27114"), (265, "0/22900"), (0, "0/0"), (0, "0/0")]
+    lines = [_row(at, at + 1, rate, f"0.05 ms  {lost}") for at, (rate, lost) in enumerate(rows)]
+    found = told("\n".join(["$ iperf3 -c 10.9.99.125 -R -u -b 314M", *lines]))
+    assert (found.findings, found.failures) == ((), ("for 2.00 s nothing was transferred",))
+
+
 def test_what_no_one_responds_to_was_sent_fast_enough():
     unheard = NO_REPORT.replace("1.05 M", "406 M")
     assert causes("$ iperf -c 203.0.113.20 -u -b 1000M\n" + unheard) == ["D33"]

@@ -349,7 +349,9 @@ def _path_mtu(look: Look) -> int:
 def _sent_rate(look: Look) -> Optional[float]:
     """bit/s; by the rows of either end, where these are all that is known."""
     flow, loss = look.flow, look.known_loss
-    if flow.sent.rate is not None or not look.rate or loss >= 1:
+    # An interval in which nothing arrived does not say what was sent.
+    is_silent = any(interval.datagrams == 0 for interval in look.steady)
+    if flow.sent.rate is not None or not look.rate or is_silent or loss >= 1:
         return flow.sent.rate
     return look.rate / (1 - loss)
 
