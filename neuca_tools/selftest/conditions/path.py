@@ -225,7 +225,7 @@ def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
 
 BACKED_OFF_INTERVALS = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 DEAD_BYTES = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
-SEND_BUFFER = 4 << 20  # bytes: the most that Linux gives a socket (tcp_wmem of tcp(7))
+SEND_BUFFER = 4 << 20  # bytes: of more than one holds (tcp_wmem of tcp(7)), large packets arrived
 THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
@@ -234,7 +234,7 @@ def _stalled_hit(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or look.is_sampled:
         return None
     first, last = _stalled_interval(look.flow)
-    if first is None or last is None:
+    if first is None or last is None or (look.flow.sent.bytes or first.bytes or 0) > SEND_BUFFER:
         return None
     version = look.run.ip_version
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
@@ -263,8 +263,6 @@ def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval
     known = [interval for interval in flow.intervals if interval.bytes is not None]
     if len(known) < 2 or any(interval.bytes for interval in known[1:]):
         return None, None
-    if (flow.sent.bytes or known[0].bytes or 0) > SEND_BUFFER:
-        return None, None  # more than waits in a buffer: full-size packets arrived before
     is_stalled = _is_timed_out(known) and (known[0].start == 0 or not _is_anything_through(flow))
     return (known[0], known[-1]) if is_stalled else (None, None)
 

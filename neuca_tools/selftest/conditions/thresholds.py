@@ -41,9 +41,13 @@ def has_passed(look: Look) -> Optional[bool]:
     if wanted is not None:
         return _mean_of_directions(look) >= enough * wanted
     # Nothing is expected, but the test may have been as fast as it was allowed to be.
+    return True if _is_at_target(look, enough) else None
+
+
+def _is_at_target(look: Look, enough: float) -> bool:
     target = look.target or float("inf")
-    is_enough = enough * target <= look.rate or is_as_requested(look)
-    return True if is_enough and look.rate <= EXCEEDED_RATIO * target else None
+    is_enough = look.known_rate >= enough * target or is_as_requested(look)
+    return is_enough and look.known_rate <= EXCEEDED_RATIO * target
 
 
 def is_held_below(look: Look) -> bool:

@@ -29,10 +29,10 @@ USUAL_MTU, JUMBO_MTU = 1500, 9000  # bytes
 VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
 MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
 SENT_SHARE = 0.95  # of the rate that was asked for (D20)
-# The counters of reassembly, with the sysctl of the memory for fragments.
+# The counters of reassembly, with the IP version and the sysctl of the memory for fragments.
 REASSEMBLY = {
-    "Ip.Reasm": "net.ipv4.ipfrag_high_thresh",
-    "Ip6.Ip6Reasm": "net.ipv6.ip6frag_high_thresh",
+    "Ip.Reasm": (4, "net.ipv4.ipfrag_high_thresh"),
+    "Ip6.Ip6Reasm": (6, "net.ipv6.ip6frag_high_thresh"),
 }
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
@@ -282,7 +282,8 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
 def lost_fragments(look: Look) -> Optional[Hit]:
     failures = {name: look.receiver_fact(f"{name}Fails") for name in REASSEMBLY}
     name = max(failures, key=lambda name: growth_of_fact(failures[name]))
-    failed, headers = growth_of_fact(failures[name]), HEADERS[look.run.ip_version]
+    failed, (version, sysctl) = growth_of_fact(failures[name]), REASSEMBLY[name]
+    headers = HEADERS[version if failed else look.run.ip_version]
     advice = f"send at most MTU - {headers} bytes (iperf3 -l {_path_mtu(look) - headers})"
     if not failed or not is_losing(look):
         return _vanished_fragments(look, advice)
@@ -293,7 +294,7 @@ def lost_fragments(look: Look) -> Optional[Hit]:
         (failures[name], look.receiver_fact(f"{name}Reqds"), look.loss_fact),
         advice,
         "receiver",
-        sysctls={REASSEMBLY[name]: "16777216"},
+        sysctls={sysctl: "16777216"},
     )
 
 
@@ -325,7 +326,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         "sender",
         confidence="high" if not look.is_unsampled else "medium",
         # More than arrives is enough, whatever was asked for, and so is what no one responds to.
-        severity="info" if is_enough or is_unheard or look.target >= UNLIMITED_RATE else "limit",
+        severity="info" if any((is_enough, is_unheard, look.target >= UNLIMITED_RATE)) else "limit",
     )
 
 

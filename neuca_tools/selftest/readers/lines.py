@@ -19,7 +19,6 @@ MAX_LINES = 500_000
 LONGEST_LINE = 1000  # characters
 NO_RESULTS = "no results found"
 SUM = "SUM"  # the row of all streams
-NEGATIVE = 2**63  # bytes: iperf 2 prints a negative count as a number without a sign
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
 BASES = {"bit": 1000, "byte": 1024}
@@ -152,7 +151,7 @@ def parse_float(word: Optional[str]) -> Optional[float]:
 
 
 def parse_amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[float]:
-    return scaled(parse_float(digits), base ** PREFIXES[(prefix or "").casefold()])
+    return parse_number(scaled(parse_float(digits), base ** PREFIXES[(prefix or "").casefold()]))
 
 
 def parse_row(line: str) -> Optional[Row]:
@@ -167,7 +166,7 @@ def _row_of_match(match: re.Match[str]) -> Optional[Row]:
     if start is None or end is None or rate is None:
         return None
     size = _size_of_row(match, rate * (end - start) / 8)
-    if size is None or size >= NEGATIVE:
+    if size is None:
         return None
     is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
     if end > start and (is_rough or not rate):
