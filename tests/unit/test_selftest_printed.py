@@ -307,6 +307,8 @@ SLIGHTLY_TOO_FAST = """$ iperf3 -c 203.0.113.20 -u -b 100M
 [  5]   0.00-60.01  sec   683 MBytes  95.5 Mbits/sec  0.107 ms  23350/517950 (4.5%)  receiver
 """
 # The condition that must come first, and a run.
+VANISHED = "".join(_row(at, at + 1, 0, "2.111 ms  0/0 (0%)") + "\n" for at in (1, 2, 3))
+
 CAUSES = {
     "a link of less than a megabit, of which each interval counts a block or none": (
         "D18",
@@ -463,6 +465,10 @@ CAUSES = {
         udp([20.2, 21.3, 12.3, 20.1, 15.9], [90] * 5),
     ),
     "datagrams that a slow path drops": ("D18", UDP_SLOW),
+    "large datagrams of which none arrives after the first second": (
+        "D15",
+        "$ iperf3 -s\n" + udp([0.5], [1.2], size=8192) + VANISHED,
+    ),
     "large datagrams of which as many are lost": (
         "D07",
         UDP_SLOW.replace("2580/8620", "450/1500").replace("0/8620", "0/1500"),
@@ -1324,6 +1330,11 @@ def test_a_protocol_that_a_host_lacks_is_no_other_program():
             "public key",
         ),
         ("unable to create a new stream: No space left on device", "temporary file"),
+        ("", "has no words"),
+        (
+            "unable to start listener for connections: Operation not permitted",
+            "listen on that port",
+        ),
         ("unable to connect to server: Cannot assign requested address", "-B"),
         ("unable to start listener for connections: Can't assign requested address", "-B"),
         ("unable to connect to server: Can't assign requested address", "-B"),
@@ -1412,6 +1423,11 @@ def test_what_one_of_two_directions_loses_at_once_is_not_at_random():
     assert "D19" not in causes(both)
 
 
+def test_a_second_without_a_block_is_as_slow_as_requested():
+    content = text([1.7, 1.05, 1.05, 1.05, 1.05, 0], [76] * 6, command="-c x -b 1m", summary=False)
+    assert [phase.passed for phase in told(content).phases] == [True]
+
+
 def test_a_flow_that_hangs_and_retransmits_emptied_no_bucket():
     assert causes(text([375, 1.05] + [0] * 6, [1.43] * 8, [2, 2, 1, 1, 0, 1, 0, 1])) == []
 
@@ -1427,6 +1443,31 @@ def test_what_was_never_sent_comes_before_the_few_that_were_lost():
     command = "$ iperf3 -u -c server_ip -R -b 300M -l 130\n"
     total = _row(0, 300, 181, "0.007 ms  8506/52172059 (0.016%)")
     assert causes(f"{command}{total}\n[  4] Sent 52172059 datagrams\n") == ["D20", "D07"]
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(8192, ["D15"]), (1448, [])])
+def test_what_was_offered_is_not_known_once_nothing_arrives(size, wanted):
+    command = "$ iperf3 -u -b 100M -c 10.6.2.41\n"
+    assert causes(command + udp([0.5], [1.2], size=size) + VANISHED) == wanted
+
+
+def test_what_was_offered_is_not_known_while_nothing_arrives():
+    """A reverse test of iperf3 3.18, whose sender stopped (esnet/iperf issue 1847)."""
+    rows = [(314, "0/27106"), (314, "0/27114"), (265, "0/22900"), (0, "0/0"), (0, "0/0")]
+    lines = [_row(at, at + 1, rate, f"0.05 ms  {lost}") for at, (rate, lost) in enumerate(rows)]
+    found = told("\n".join(["$ iperf3 -c 10.9.99.125 -R -u -b 314M", *lines]))
+    assert (found.findings, found.failures) == ((), ("for 2.00 s nothing was transferred",))
+
+
+def test_what_no_one_responds_to_was_sent_fast_enough():
+    unheard = NO_REPORT.replace("1.05 M", "406 M")
+    assert causes("$ iperf -c 203.0.113.20 -u -b 1000M\n" + unheard) == ["D33"]
+
+
+def test_a_text_of_intervals_without_data_says_how_long_nothing_was_transferred():
+    rows = [_row(at, at + 1, 0, f"{at % 2}   1.41 KBytes") for at in range(3, 9)]
+    rows += [_row(0, 9, 53, "9   sender"), _row(0, 9, 0, "receiver")]
+    assert told("\n".join(rows)).failures == ("for 6.00 s nothing was transferred",)
 
 
 def test_a_little_that_was_delivered_passed_every_mtu():

@@ -326,6 +326,12 @@ def test_an_error_in_a_text_is_the_error():
     assert sample("3.9-refused.txt").error == "unable to send control message: Bad file descriptor"
 
 
+def test_an_error_that_another_program_passes_on_is_the_error():
+    said = "the server is busy running a test. try again later"
+    log = f"11:26:13 ERROR [homeassistant.components.iperf3] Iperf3 error: {said}\n"
+    assert read_run(log.encode()).error == said
+
+
 def test_a_text_without_a_summary_was_cut_off():
     text = (DATA / "3.12-reverse.txt").read_text()
     run = read_run(text.partition("- - -")[0].encode())
@@ -363,6 +369,22 @@ def test_parallel_streams_of_iperf_2_are_summed():
         [37.4e9, 41.5e9],
         38.4e9,
     )
+
+
+def test_a_sum_of_iperf_2_that_has_the_first_intervals_twice_is_no_total():
+    text = """[  4]  0.0- 1.0 sec  232124 KBytes  1901558 Kbits/sec
+[  4]  1.0- 2.0 sec  158626 KBytes  1299464 Kbits/sec
+[  4]  0.0- 2.0 sec  390750 KBytes  1600512 Kbits/sec
+[SUM]  0.0- 2.0 sec  622874 KBytes  2551292 Kbits/sec
+"""
+    for sums, rate in (("622874", 1_600_512e3), ("390750", 2_551_292e3)):
+        run = read_run(text.replace("622874", sums).encode())
+        assert run.flows[0].sent.rate == rate
+
+
+def test_a_negative_count_of_iperf_2_is_no_amount():
+    row = "[  3]  0.0- 1.0 sec  18014398509481962 KBytes  18014398509481962 KBytes/sec\n"
+    assert read_run(f"Client connecting to a, TCP port 5201\n{row}".encode()).unreadable
 
 
 def test_the_servers_report_of_iperf_2_is_what_was_received():

@@ -81,6 +81,10 @@ def one_flow(*intervals, sent=NO_TOTAL, received=NO_TOTAL, protocol="tcp"):
     return Evidence(phases=(Phase(protocol, Run("iperf3", protocol=protocol, flows=(flow,))),))
 
 
+def stalled(first):
+    return text([first, 0, 0, 0, 0], [1.43] * 5, [2, 2, 0, 1, 0], WAN, summary=False)
+
+
 def paused(seconds):
     ends = (0, 1, 1 + seconds, 2 + seconds)
     rates = (640e6, 0.0, 640e6)
@@ -231,6 +235,7 @@ THRESHOLDS = [
     ("1% of those sent slowly", lost_slowly, 0.0099, 0.0101, "1.0% of slowly sent datagrams"),
     ("2% of the segments of TCP", bbr_loss, 0.0195, 0.0205, "of the segments to the peer were"),
     ("2% of datagrams that arrived twice", duplicated, 0.0198, 0.0202, "arrived twice"),
+    ("the first window of at most 4 MiB", stalled, 34, 33, "D21 fault"),
     ("two seconds or more without data", paused, 1.95, 2.0, "for 2.00 s nothing was transferred"),
     ("iperf and the softirqs used at least 40% of it", busy, 39.5, 40.1, "D09 limit"),
     ("a rate of 90 to 95% of an Ethernet speed", even, 893, 897, "D18 info"),

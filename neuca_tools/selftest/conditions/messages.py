@@ -59,6 +59,16 @@ _MESSAGES = (
         "stop it, or choose another port (-p)",
     ),
     _Message(
+        r"error -(?: \||$)",
+        "the server reports an error for which this version of iperf3 has no words",
+        "see what the server printed; test without options, such as a large -w",
+    ),
+    _Message(
+        r"start listener for connections: (?:operation not permitted|permission denied)",
+        "this host does not let iperf listen on that port",
+        "ports below 1024 require root; look for a security policy (ESXi, SELinux, a container)",
+    ),
+    _Message(
         r"message too long|block size (?:invalid|too large)",
         "iperf cannot send blocks of this size (-l)",
         "leave out -l, or use at most 65507 bytes with UDP, 1 MiB with TCP",

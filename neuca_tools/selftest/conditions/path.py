@@ -225,6 +225,7 @@ def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
 
 BACKED_OFF_INTERVALS = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 DEAD_BYTES = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
+SEND_BUFFER = 4 << 20  # bytes: of more than one holds (tcp_wmem of tcp(7)), large packets arrived
 THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
@@ -233,7 +234,7 @@ def _stalled_hit(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or look.is_sampled:
         return None
     first, last = _stalled_interval(look.flow)
-    if first is None or last is None:
+    if first is None or last is None or (look.flow.sent.bytes or first.bytes or 0) > SEND_BUFFER:
         return None
     version = look.run.ip_version
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import Optional
 
+from neuca_tools.selftest.conditions.figures import is_as_requested
 from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
 from neuca_tools.selftest.evidence.run import BBR
 
@@ -40,8 +41,13 @@ def has_passed(look: Look) -> Optional[bool]:
     if wanted is not None:
         return _mean_of_directions(look) >= enough * wanted
     # Nothing is expected, but the test may have been as fast as it was allowed to be.
+    return True if _is_at_target(look, enough) else None
+
+
+def _is_at_target(look: Look, enough: float) -> bool:
     target = look.target or float("inf")
-    return True if enough * target <= look.rate <= EXCEEDED_RATIO * target else None
+    is_enough = look.known_rate >= enough * target or is_as_requested(look)
+    return is_enough and look.known_rate <= EXCEEDED_RATIO * target
 
 
 def is_held_below(look: Look) -> bool:

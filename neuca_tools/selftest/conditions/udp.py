@@ -280,20 +280,29 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
 def lost_fragments(look: Look) -> Optional[Hit]:
     failures = {name: look.receiver_fact(f"{name}Fails") for name in REASSEMBLY}
     name = max(failures, key=lambda name: growth_of_fact(failures[name]))
-    failed = growth_of_fact(failures[name])
+    failed, (version, sysctl) = growth_of_fact(failures[name]), REASSEMBLY[name]
+    headers = HEADERS[version if failed else look.run.ip_version]
+    advice = f"send at most MTU - {headers} bytes (iperf3 -l {_path_mtu(look) - headers})"
     if not failed or not is_losing(look):
-        return None
-    version, sysctl = REASSEMBLY[name]
+        return _vanished_fragments(look, advice)
     return Hit(
         min(1.0, failed / max(1, lost_datagrams(look))),
         f"{counted(round(failed), 'datagram')} could not be reassembled from their fragments"
         f"{_fragments_clause(look)}",
         (failures[name], look.receiver_fact(f"{name}Reqds"), look.loss_fact),
-        f"send at most MTU - {HEADERS[version]} bytes "
-        f"(iperf3 -l {_path_mtu(look) - HEADERS[version]})",
+        advice,
         "receiver",
         sysctls={sysctl: "16777216"},
     )
+
+
+def _vanished_fragments(look: Look, advice: str) -> Optional[Hit]:
+    """By iperf's figures alone: some datagrams of the first interval arrived, and none later."""
+    clause = _fragments_clause(look)
+    if look.is_sampled or look.rate != 0 or look.known_loss < SLIGHT_LOSS or not clause:
+        return None
+    text = f"after the first datagrams none arrived{clause}"
+    return Hit(0.9, text, (look.loss_fact,), advice, "sender", confidence="medium")
 
 
 def sender_too_slow(look: Look) -> Optional[Hit]:
@@ -303,6 +312,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     if sent >= SENT_SHARE * look.target:
         return None
     is_enough = is_losing(look) and look.known_loss >= SLIGHT_LOSS
+    is_unheard = look.is_unanswered and look.run.error
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
@@ -313,8 +323,8 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         f"{larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence="high" if not look.is_unsampled else "medium",
-        # More than arrives is enough, whatever was asked for.
-        severity="info" if is_enough or look.target >= UNLIMITED_RATE else "limit",
+        # More than arrives is enough, whatever was asked for, and so is what no one responds to.
+        severity="info" if any((is_enough, is_unheard, look.target >= UNLIMITED_RATE)) else "limit",
     )
 
 
@@ -338,7 +348,9 @@ def _path_mtu(look: Look) -> int:
 def _sent_rate(look: Look) -> Optional[float]:
     """bit/s; by the rows of either end, where these are all that is known."""
     flow, loss = look.flow, look.known_loss
-    if flow.sent.rate is not None or look.rate is None or loss >= 1:
+    # An interval in which nothing arrived does not say what was sent.
+    is_silent = any(interval.datagrams == 0 for interval in look.steady)
+    if flow.sent.rate is not None or not look.rate or is_silent or loss >= 1:
         return flow.sent.rate
     return look.rate / (1 - loss)
 

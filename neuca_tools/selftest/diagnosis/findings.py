@@ -252,12 +252,12 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 
 
 def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
-    """How long nothing was transferred in a test that had a rate before or after."""
+    """How long nothing was transferred."""
     for look in looks:
         seconds = _longest_pause(look)
         rates = list(filter(None, known_rates(look.all_intervals)))
         # What a buffer holds is counted in bursts.
-        is_buffered = seconds * median(rates or [0.0]) / 8 <= buffered_bytes(look)
+        is_buffered = bool(rates) and seconds * median(rates) / 8 <= buffered_bytes(look)
         if seconds < PAUSE_SECONDS or is_buffered or _is_all_in_buffer(look):
             continue
         if not _has_finding(findings, look.phase.direction):

@@ -7,6 +7,7 @@ Lines with totals look like all others; the losses of a UDP test are in the serv
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -168,8 +169,8 @@ def _flow_of(direction: Direction, rows: list[Row], document: str, udp: bool) ->
     sums, sums_received = _whole_run(sent), _whole_run(received)
     parts = _without_rows(sent or received, [*sums, *sums_received]) or sums
     intervals = gather_intervals(_lines_of(parts, _parse_rest))
-    total = total_of(_lines_of(sums, lines.parse_losses))
-    total_received = total_of(_lines_of(sums_received, lines.parse_losses))
+    totals = (_without_wrong_sum(each, rows) for each in (sums, sums_received))
+    total, total_received = (total_of(_lines_of(each, lines.parse_losses)) for each in totals)
     return Flow(
         direction,
         intervals,
@@ -188,6 +189,14 @@ def _whole_run(rows: list[Row]) -> list[Row]:
     last = max((row.end for row in rows), default=0.0)
     whole = {row.id: row for row in rows if row.start == 0 and row.end > last - 1}
     return list(whole.values())
+
+
+def _without_wrong_sum(sums: list[Row], rows: list[Row]) -> list[Row]:
+    """Totals without a [SUM] that counts the first intervals twice, as some of 2.0 print it."""
+    begins = [row.bytes for row in rows if row.start == 0 and row.id != lines.SUM]
+    streams = [row for row in sums if row.id != lines.SUM]
+    is_wrong = any(math.isclose(row.bytes, sum(begins), rel_tol=0.01) for row in sums)
+    return streams if is_wrong and 0 < len(streams) < len(begins) else sums
 
 
 def _lines_of(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> list[Line]:

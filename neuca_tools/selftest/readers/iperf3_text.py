@@ -31,7 +31,9 @@ from neuca_tools.selftest.readers.values import known_sum, parse_whole, scaled
 HEAD = 10_000
 # Bytes of a datagram, and how much those of two rows differ, which have three digits.
 SMALLEST, LARGEST, SIZE_TOLERANCE = 16, 65_507, 1.05
-_ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
+# Programs that call iperf3 write "Iperf3 error: ". After a hyphen, a client without words for an
+# error of its server prints nothing (SERVER_ERROR in iperf_client_api.c).
+_ERROR = re.compile(r"[Ii]perf3(?: error)?: (?:error - (?=\S))?(.*)")
 MAX_ERRORS = 5  # messages that are reported
 TOTALS_FACTOR = 1.5  # times the usual interval: a line of totals
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose

@@ -151,7 +151,7 @@ def parse_float(word: Optional[str]) -> Optional[float]:
 
 
 def parse_amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[float]:
-    return scaled(parse_float(digits), base ** PREFIXES[(prefix or "").casefold()])
+    return parse_number(scaled(parse_float(digits), base ** PREFIXES[(prefix or "").casefold()]))
 
 
 def parse_row(line: str) -> Optional[Row]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, TypeVar
 
-LARGEST_NUMBER = 1e21  # a zettabyte, or 30 million years: more than any measurement yields
+LARGEST_NUMBER = 2**63 - 1  # iperf prints a negative count of 64 bits as a larger one
 Value = TypeVar("Value")
 
 
