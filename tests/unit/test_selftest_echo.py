@@ -99,6 +99,17 @@ def test_the_peers_connections_are_echoed_up_to_their_number(echo):
         assert clients[-1].recv(1) == b""
 
 
+def test_a_peer_that_does_not_read_its_answers_does_not_stop_the_echo(echo):
+    made, port = echo
+    sent = 0
+    with socket.create_connection((HOST, port + 1), 5, (HOST, 0)) as client:
+        client.setblocking(False)
+        while sent < 2**24:  # more than the buffers of both ends hold
+            with contextlib.suppress(BlockingIOError):
+                sent += client.send(bytes(2**16))
+            made.turn(set(made.waiting))
+
+
 def test_a_second_later_large_answers_are_sent_again(echo):
     requests = [HEADER.pack(TOKEN, 1, LARGEST_PAYLOAD)] * 20
     assert len(answers(echo, requests)) < 20
