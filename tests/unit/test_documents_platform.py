@@ -11,7 +11,7 @@ from base64 import b64encode
 import pytest
 from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
 
-from neuca_tools.documents.platform import combined
+from neuca_tools.documents.platform import combined, drafts
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import LinkKey, Virtual
 
@@ -891,3 +891,33 @@ def test_netplan_on_link_without_a_gateway_has_no_meaning():
         ("10.8.0.0/16", False),
         ("10.9.0.0/16", True),
     ]
+
+
+# What is limited, and where the fault is.
+LIMITED = {"ADDRESSES": "network.ethernets.a", "LINKS": "", "ROUTES": "", "RULES": ""}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_what_is_beyond_a_limit_is_one_fault(monkeypatch, name):
+    monkeypatch.setattr(drafts, f"MAX_{name}", 2)
+    nic = {
+        "match": {"macaddress": MAC},
+        "addresses": [f"10.{number}.0.1/24" for number in range(3)],
+        "routes": [{"to": f"10.7.{number}.0/24", "via": "10.1.0.9"} for number in range(3)],
+        "routing-policy": [
+            {"from": f"10.7.{number}.0/24", "table": 101, "priority": 9} for number in range(3)
+        ],
+    }
+    others = {name: {"match": {"macaddress": f"{DP[:-1]}{name}"}} for name in "bc"}
+    content = {"version": 2, "ethernets": {"a": nic, **others}}
+    document = made("network-config", json.dumps({"network": content}))
+    counts = {
+        "ADDRESSES": len(document.links[0].addresses),
+        "LINKS": len(document.links),
+        "ROUTES": len(document.routes),
+        "RULES": len(document.rules),
+    }
+    assert counts == {**dict.fromkeys(LIMITED, 3), name: 2}
+    (fault,) = faults(document)
+    assert fault.endswith(f"more than 2 {name.lower()}, ignoring the rest")
+    assert LIMITED[name] in fault
