@@ -318,6 +318,13 @@ def test_a_prefix_of_another_length_or_not_for_autoconfiguration_gives_no_addres
     assert said(state, 0.0).addresses == ()
 
 
+def test_an_address_for_ever_still_gets_a_lifetime():
+    """By which the kernel removes it some day, should the agent be gone."""
+    state = State({}, 0.0, 0.0)
+    state.hear(advertisement(USUAL._replace(valid=FOR_EVER, preferred=FOR_EVER)), 0.0)
+    assert said(state, 0.0).addresses == (TimedAddress(ADDRESS, FOR_EVER - 1, FOR_EVER - 1),)
+
+
 def test_no_router_ends_an_address_at_once():
     """RFC 4862, 5.5.3, e."""
     state = State({}, 0.0, 0.0)
