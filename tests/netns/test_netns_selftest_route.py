@@ -253,7 +253,8 @@ def test_a_change_of_the_route_is_reported_by_the_next_test(routed):
     words = ("--only", "latency,path-mtu,path,one-way", "--time", "1")
     _, report = ends.helped(*words, peer=TARGET)
     assert report["evidence"]["path_mtu"] == {"forward": 1500, "backward": 1300, "told": False}
-    route = report["evidence"]["route"]
+    route, reached = report["evidence"]["route"], report["evidence"]["reach"]
+    assert (reached["route"], reached["gateway"]) == ("dp1", FAR)
     assert addresses(route) == [[FAR], ["10.1.0.2"], ["10.3.0.2"], [TARGET]]
     losses = report["evidence"]["one_way"]
     assert [one.get("direction", "forward") for one in losses] == ["forward", "reverse"]

@@ -893,6 +893,21 @@ def test_netplan_on_link_without_a_gateway_has_no_meaning():
     ]
 
 
+@pytest.mark.parametrize(
+    ("address", "hops", "onlink"),
+    [
+        ("10.66.0.5/32", ["10.9.9.1", "10.9.9.1"], True),
+        ("10.66.0.5/32", ["10.9.9.1", "10.9.9.2"], False),
+        ("10.66.0.5/24", ["10.66.0.1", "10.66.0.1"], False),
+    ],
+)
+def test_the_only_next_hop_of_a_single_address_is_its_gateway_on_the_link(address, hops, onlink):
+    routes = [{"to": f"10.{place}.0.0/16", "via": via} for place, via in enumerate(hops)]
+    nic = {"match": {"macaddress": MAC}, "addresses": [address], "routes": routes}
+    document = made("network-config", json.dumps({"version": 2, "ethernets": {"a": nic}}))
+    assert [route.traits.onlink for route in document.routes] == [onlink] * 2
+
+
 # What is limited, and where the fault is.
 LIMITED = {"ADDRESSES": "network.ethernets.a", "LINKS": "", "ROUTES": "", "RULES": ""}
 

@@ -245,6 +245,9 @@ def test_the_last_request_of_a_probe_has_a_number_of_its_own():
     assert answered_number(6, 77, answer) == MAX_REQUESTS
 
 
+AVAILABLE = "net.ipv4.tcp_available_congestion_control"
+
+
 def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypatch):
     monkeypatch.setattr(tcp_info, "SETTLED_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -252,6 +255,8 @@ def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypat
         reader = tcp_info.SocketReader(4, remote_port=port)
         with socket.create_connection(("127.0.0.1", port)) as first:
             (known,) = reader.read()
+            assert known.congestion in facts.read_sysctls([AVAILABLE])[AVAILABLE].split()
+            assert min(known.rcvbuf, known.sndbuf, known.mss, known.snd_wnd) > 0
             monkeypatch.setattr(tcp_info, "SENDING", ())  # a search finds nothing now
             first.sendall(b"x" * 1000)
             (again,) = reader.read(search=False)
