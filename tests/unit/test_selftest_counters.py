@@ -329,19 +329,31 @@ def test_the_hardware_of_a_nic_is_what_sysfs_shows(tmp_path, monkeypatch, files,
     assert facts._with_settings(Link("eth9", "bond"), device) == Link("eth9", "bond")
 
 
+# As `ethtool -k` prints them.
+OFFLOADS = {
+    "tso": "tcp-segmentation-offload",
+    "gso": "generic-segmentation-offload",
+    "gro": "generic-receive-offload",
+    "sg": "scatter-gather",
+    "rx": "rx-checksumming",
+    "tx": "tx-checksumming",
+    "rx-all": "rx-all",
+}
+
+
 def test_offloads_that_can_be_changed_and_rings_are_evidence():
     settings = DeviceSettings(
-        {"offloads.tso": "on", "offloads.gro": "off", "offloads.lro": "on", "offloads.rx-all": "on"}
-        | {"rings.rx": "512", "rings.tx": "none", "wake-on-lan": "7"},
+        {**{f"offloads.{name}": "on" for name in OFFLOADS}, "offloads.lro": "on", "wol": "7"}
+        | {"offloads.gro": "off", "rings.rx": "512", "rings.tx": "none"},
         missing={"offloads.lro": "fixed by the driver"},
         maximums={"rings.rx": "4096", "offloads.tso": "1"},
     )
     assert facts._changeable_offloads(settings) == {
-        "tcp-segmentation-offload": True,
-        "generic-receive-offload": False,
-        "rx-all": True,
+        name: name != "generic-receive-offload" for name in OFFLOADS.values()
     }
     assert facts._ring_sizes(settings) == {"rx_max": 4096, "rx": 512}
+    lro = DeviceSettings({"offloads.lro": "on"})
+    assert facts._changeable_offloads(lro) == {"large-receive-offload": True}
 
 
 # --- The counters of this kernel --------------------------------------------------------------------------------------
