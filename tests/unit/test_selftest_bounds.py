@@ -1032,6 +1032,7 @@ def test_a_datagram_of_a_packet_is_not_fragmented(size, peer, is_one):
 )
 def test_any_receiver_takes_20000_packets_a_second(rate, size, is_gentle):
     assert udp.is_gentle(of_udp(0, size=size, rate=rate)) is is_gentle
+    assert not udp.is_gentle(of_udp(1000, 1000, size=size, rate=rate))
 
 
 def test_the_size_of_a_datagram_is_that_of_the_best_source():
