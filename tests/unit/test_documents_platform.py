@@ -894,6 +894,24 @@ def test_netplan_on_link_without_a_gateway_has_no_meaning():
 
 
 @pytest.mark.parametrize(
+    ("word", "mac", "reasons"),
+    [
+        ("FA:16:3E:00:00:99", "fa:16:3e:00:00:99", []),
+        (
+            "permanent",
+            None,
+            ["only a MAC address can be set, and the permanent one is the default"],
+        ),
+    ],
+)
+def test_the_mac_of_a_nic_of_netplan_is_a_setting_of_it(word, mac, reasons):
+    nic = {"match": {"macaddress": MAC}, "macaddress": word}
+    document = made("network-config", json.dumps({"version": 2, "ethernets": {"a": nic}}))
+    assert dict(document.links[0].device).get("mac") == mac
+    assert [fault.rpartition(": ")[2] for fault in faults(document)] == reasons
+
+
+@pytest.mark.parametrize(
     ("address", "hops", "onlink"),
     [
         ("10.66.0.5/32", ["10.9.9.1", "10.9.9.1"], True),
