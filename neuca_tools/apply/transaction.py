@@ -324,6 +324,8 @@ class Transaction:
         return unfinished_operations(self._due(self.purpose.operations(self.decision)), self.result)
 
     def _second_round(self, left: Sequence[Operation], last: bool) -> list[Operation]:
+        if not left:
+            return []
         done = {operation_identity(operation) for operation in self.result.done}
         further = [operation for operation in left if operation_identity(operation) not in done]
         if last:
