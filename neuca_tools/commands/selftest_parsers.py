@@ -199,7 +199,7 @@ def explain_parser() -> argparse.ArgumentParser:
     parser = parser_of("explain")
     parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
     rtt = "round-trip time of the idle path in milliseconds"
-    own = {"rtt": value("MS", rtt, type=parse_milliseconds)}
+    own = {"rtt": value("MILLISECONDS", rtt, type=parse_milliseconds)}
     add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, SERIES_OPTIONS, own)
     return parser
 

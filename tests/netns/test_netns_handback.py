@@ -146,11 +146,16 @@ def test_an_invalid_value_determines_the_exit_code(running, wrong):
     assert running.once().code == 78
 
 
-def test_release_of_what_is_no_nic_says_so(running):
+def test_a_command_about_what_is_no_nic_says_so(running):
     done = running.neuca("release", "nothing")
     assert (done.code, done.err) == (
         2,
         'neuca: release "nothing": no NIC has this name or MAC\n       neuca status lists the interfaces of this host\n',
+    )
+    done = running.neuca("explain", "nothing")
+    assert (done.code, done.err.splitlines()[0]) == (
+        2,
+        'neuca: explain "nothing": no NIC of this host and no link of the document has this name or MAC',
     )
 
 

@@ -26,7 +26,8 @@ TRACE = """import json, sys
 from ipaddress import ip_address
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.probes import hops
-peer, source, device, mtu, known = sys.argv[1:]
+peer, source, device, mtu, known, seconds = sys.argv[1:]
+hops.TRACE_SECONDS = float(seconds)
 target = hops.Target(ip_address(peer), ip_address(source), device)
 print(json.dumps(encode(hops.trace_route(target, int(mtu), int(known) or None))))
 """
@@ -126,8 +127,8 @@ class Routed:
             f"ip route replace 10.9.0.0/24 {hops}",
         )
 
-    def trace(self, peer=TARGET, source=NEAR, mtu=1500, known=0, device="dp1"):
-        words = (sys.executable, "-c", TRACE, peer, source, device, mtu, known)
+    def trace(self, peer=TARGET, source=NEAR, mtu=1500, known=0, device="dp1", seconds=30.0):
+        words = (sys.executable, "-c", TRACE, peer, source, device, mtu, known, seconds)
         return json.loads(self.lab.run(*map(str, words)).out)
 
 
@@ -206,6 +207,15 @@ def test_routers_that_do_not_respond_are_silent_hops(routed):
     assert (found["reached"], mtus(found)) == (True, [1500, None, 1500, 1500])
 
 
+@pytest.mark.parametrize("seconds", [30.0, 1.0])
+def test_a_path_that_ends_in_silence_has_the_hops_before_it(routed, seconds):
+    """After four silent hops, or when the time for everything is over."""
+    routed.sh("left", "ip route replace blackhole 10.9.0.0/24")
+    found = routed.trace(seconds=seconds)
+    assert (addresses(found), mtus(found)) == ([[FAR]], [1500])
+    assert (found["reached"], "refused" in found) == (False, False)
+
+
 def test_a_router_that_refuses(routed):
     routed.sh("left", "ip route replace prohibit 10.9.0.0/24")
     found = routed.trace()
@@ -238,9 +248,13 @@ def test_a_change_of_the_route_is_reported_by_the_next_test(routed):
     """The peer is behind the routers, with a helper; the way changes between two tests."""
     ends = routed.ends
     ends.serve("--for", "240", "--interface", "to-last", where=routed.places["target"])
+    # The target learns this limit by ICMP, and then its packets would be fragmented.
+    routed.sh("last", "ip route replace default via 10.3.0.1 mtu lock 1300")
     words = ("--only", "latency,path-mtu,path,one-way", "--time", "1")
     _, report = ends.helped(*words, peer=TARGET)
-    route = report["evidence"]["route"]
+    assert report["evidence"]["path_mtu"] == {"forward": 1500, "backward": 1300, "told": False}
+    route, reached = report["evidence"]["route"], report["evidence"]["reach"]
+    assert (reached["route"], reached["gateway"]) == ("dp1", FAR)
     assert addresses(route) == [[FAR], ["10.1.0.2"], ["10.3.0.2"], [TARGET]]
     losses = report["evidence"]["one_way"]
     assert [one.get("direction", "forward") for one in losses] == ["forward", "reverse"]

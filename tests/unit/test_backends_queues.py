@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from neuca_tools.backends import qdisc
 from neuca_tools.backends.queues import Queues, _cpu_list, _cpu_mask
 from neuca_tools.errors import ApplyError
 from neuca_tools.model.device_settings import DeviceSettings
@@ -83,3 +84,26 @@ def test_a_number_that_the_kernel_lacks_is_unsupported(tree):
     assert queues(tree).read(["napi_defer_hard_irqs"]) == DeviceSettings(
         missing=reason, unsupported=frozenset(reason)
     )
+
+
+# The handle of the root, its kind, and the qdiscs of its queues; what they are in a document.
+QDISCS = [
+    (1 << 16, "fq", [], "fq"),
+    (0, "noqueue", [], "default noqueue"),
+    (0, "mq", [], "default mq"),
+    (0, "mq", ["fq_codel", "fq_codel"], "default fq_codel"),
+    (0, "mq", ["fq_codel", "fq"], "default mixed"),
+    (8 << 16, "mq", ["fq", "fq"], "fq"),
+    (8 << 16, "mq", ["fq", "pfifo"], "mixed"),
+]
+
+
+@pytest.mark.parametrize(("handle", "kind", "leaves", "text"), QDISCS)
+def test_the_qdisc_of_a_device_is_the_one_that_all_its_queues_share(handle, kind, leaves, text):
+    root = qdisc._Qdisc(handle, qdisc.ROOT, kind, b"")
+    queues_of_root = [
+        qdisc._Qdisc(0, handle | number, leaf, b"") for number, leaf in enumerate(leaves, 1)
+    ]
+    elsewhere = qdisc._Qdisc(0, 9 << 16 | 1, "ingress", b"")
+    assert qdisc._device_text([*queues_of_root, elsewhere, root]) == text
+    assert qdisc._device_text([elsewhere]) == "default"

@@ -61,9 +61,12 @@ def daemon(tmp_path):
 
 def test_a_child_that_dies_of_its_job_is_a_failure_that_waits(daemon):
     daemon._begin(Job(daemon.config))
-    os.kill(daemon._worker._child, signal.SIGKILL)
+    child = daemon._worker._child
+    os.kill(child, signal.SIGKILL)
     while daemon._worker:
         daemon._read_worker()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, 0)  # it is no zombie
     assert bool(daemon._backoff)
     assert daemon._plans.retry is not None
 
@@ -381,7 +384,10 @@ def test_a_pass_that_failed_does_not_end_the_wait_for_an_address(daemon):
     assert not daemon._waits_for_address
 
 
-@pytest.mark.parametrize("result", [JobResult(made_pass=True, failed={"a": 7}), None])
+@pytest.mark.parametrize(
+    "result",
+    [JobResult(made_pass=True, failed={"a": 7}), JobResult(made_pass=True, new_links=(1,)), None],
+)
 def test_what_failed_before_the_configuration_was_reloaded_is_tried_with_the_new_one(
     daemon, monkeypatch, result
 ):

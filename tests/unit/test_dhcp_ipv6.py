@@ -21,7 +21,7 @@ from neuca_tools.agent import autoconfiguration
 from neuca_tools.agent.autoconfiguration import MAX_ROUTERS, State
 from neuca_tools.backends import advertisements, dhcplease, linkwatch
 from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_advertisement
-from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
+from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_ON_VIRTUAL, UNSERVED
@@ -309,6 +309,7 @@ def test_a_link_has_an_address_in_each_prefix_and_the_routes_in_its_own_table():
         ("::/0", ROUTER, 1073741826),
     ]
     assert said(state, 100.0, {**REQUEST, "routes": False}).routes == ()
+    assert said(State({}, 0.0, 0.0), 0.0) == LeaseContent((), 0, (), 6)
 
 
 def test_a_prefix_of_another_length_or_not_for_autoconfiguration_gives_no_address():
@@ -316,6 +317,13 @@ def test_a_prefix_of_another_length_or_not_for_autoconfiguration_gives_no_addres
     odd = Prefix(IPv6Network("fd00:8::/56"), True, True, 10000, 5000)
     state.hear(advertisement(odd, USUAL._replace(autonomous=False)), 0.0)
     assert said(state, 0.0).addresses == ()
+
+
+def test_an_address_for_ever_still_gets_a_lifetime():
+    """By which the kernel removes it some day, should the agent be gone."""
+    state = State({}, 0.0, 0.0)
+    state.hear(advertisement(USUAL._replace(valid=FOR_EVER, preferred=FOR_EVER)), 0.0)
+    assert said(state, 0.0).addresses == (TimedAddress(ADDRESS, FOR_EVER - 1, FOR_EVER - 1),)
 
 
 def test_no_router_ends_an_address_at_once():

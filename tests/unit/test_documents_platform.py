@@ -11,7 +11,7 @@ from base64 import b64encode
 import pytest
 from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
 
-from neuca_tools.documents.platform import combined
+from neuca_tools.documents.platform import combined, drafts
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import LinkKey, Virtual
 
@@ -889,3 +889,66 @@ def test_netplan_on_link_without_a_gateway_has_no_meaning():
         ("10.8.0.0/16", False),
         ("10.9.0.0/16", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("word", "mac", "reasons"),
+    [
+        ("FA:16:3E:00:00:99", "fa:16:3e:00:00:99", []),
+        (
+            "permanent",
+            None,
+            ["only a MAC address can be set, and the permanent one is the default"],
+        ),
+    ],
+)
+def test_the_mac_of_a_nic_of_netplan_is_a_setting_of_it(word, mac, reasons):
+    nic = {"match": {"macaddress": MAC}, "macaddress": word}
+    document = made("network-config", json.dumps({"version": 2, "ethernets": {"a": nic}}))
+    assert dict(document.links[0].device).get("mac") == mac
+    assert [fault.rpartition(": ")[2] for fault in faults(document)] == reasons
+
+
+@pytest.mark.parametrize(
+    ("address", "hops", "onlink"),
+    [
+        ("10.66.0.5/32", ["10.9.9.1", "10.9.9.1"], True),
+        ("10.66.0.5/32", ["10.9.9.1", "10.9.9.2"], False),
+        ("10.66.0.5/24", ["10.66.0.1", "10.66.0.1"], False),
+    ],
+)
+def test_the_only_next_hop_of_a_single_address_is_its_gateway_on_the_link(address, hops, onlink):
+    routes = [{"to": f"10.{place}.0.0/16", "via": via} for place, via in enumerate(hops)]
+    nic = {"match": {"macaddress": MAC}, "addresses": [address], "routes": routes}
+    document = made("network-config", json.dumps({"version": 2, "ethernets": {"a": nic}}))
+    assert [route.traits.onlink for route in document.routes] == [onlink] * 2
+
+
+# What is limited, and where the fault is.
+LIMITED = {"ADDRESSES": "network.ethernets.a", "LINKS": "", "ROUTES": "", "RULES": ""}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_what_is_beyond_a_limit_is_one_fault(monkeypatch, name):
+    monkeypatch.setattr(drafts, f"MAX_{name}", 2)
+    nic = {
+        "match": {"macaddress": MAC},
+        "addresses": [f"10.{number}.0.1/24" for number in range(3)],
+        "routes": [{"to": f"10.7.{number}.0/24", "via": "10.1.0.9"} for number in range(3)],
+        "routing-policy": [
+            {"from": f"10.7.{number}.0/24", "table": 101, "priority": 9} for number in range(3)
+        ],
+    }
+    others = {name: {"match": {"macaddress": f"{DP[:-1]}{name}"}} for name in "bc"}
+    content = {"version": 2, "ethernets": {"a": nic, **others}}
+    document = made("network-config", json.dumps({"network": content}))
+    counts = {
+        "ADDRESSES": len(document.links[0].addresses),
+        "LINKS": len(document.links),
+        "ROUTES": len(document.routes),
+        "RULES": len(document.rules),
+    }
+    assert counts == {**dict.fromkeys(LIMITED, 3), name: 2}
+    (fault,) = faults(document)
+    assert fault.endswith(f"more than 2 {name.lower()}, ignoring the rest")
+    assert LIMITED[name] in fault

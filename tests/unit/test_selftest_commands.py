@@ -383,6 +383,19 @@ def defaults_of(page):
     }
 
 
+@pytest.mark.parametrize("command", [name for name in PARSERS if name != "mesh"])
+def test_the_manual_names_the_value_of_each_option_as_the_help_does(command):
+    page = (ROOT / "docs" / "man" / "neuca-selftest.1").read_text()
+    options = [option for option in PARSERS[command]()._actions if option.metavar]
+    named = [
+        f"Fl {option.option_strings[-1][1:]} Ar {option.metavar.lower()}"
+        for option in options
+        if option.option_strings
+    ]
+    assert [words for words in named if not re.search(rf"{re.escape(words)}\b", page)] == []
+    assert named
+
+
 @pytest.mark.parametrize(
     ("page", "command", "count"),
     [

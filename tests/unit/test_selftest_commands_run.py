@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import json
 from ipaddress import ip_address, ip_interface
 from types import SimpleNamespace
 
 import pytest
 from selftest_runs import flow_of, tcp
 
+from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands import (
     selftest,
     selftest_mesh,
@@ -22,12 +25,13 @@ from neuca_tools.commands import (
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError, SelftestError, UsageError
 from neuca_tools.model import Device
+from neuca_tools.selftest import ARCHIVE
 from neuca_tools.selftest.codes import NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.diagnosis.paths import Tests as Rounds
-from neuca_tools.selftest.evidence import Evidence, Step
-from neuca_tools.selftest.measure import program
+from neuca_tools.selftest.evidence import Evidence, Host, Link, Step
+from neuca_tools.selftest.measure import archive, program
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan
@@ -141,6 +145,112 @@ def test_a_run_says_what_is_worse_or_has_changed():
     worse = selftest_run._differences_text(compared(5e8, worse=True)).splitlines()
     assert worse[0] == "— compared with earlier tests"
     assert worse[1].endswith("WORSE")
+
+
+# --- A whole run, to peers without a route -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unreachable(tmp_path, monkeypatch, capsys):
+    """Runs the command on a host without routes: its exit code, and what it prints."""
+    program_file = tmp_path / "iperf3"
+    program_file.write_text("#!/bin/sh\n")
+    program_file.chmod(0o755)
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    monkeypatch.setattr(selftest_run, "is_root", lambda: True)
+
+    def no_route(*_):
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(kernel, "route_to", no_route)
+    config = tmp_path / "config"
+    state = tmp_path / "state"
+    state.mkdir()
+    config.write_text(f"[runtime]\nstate-directory = {state}\nrun-directory = {tmp_path}/run\n")
+
+    def run(*words):
+        code = selftest.main(["run", "--config", str(config), "--color", "never", *words])
+        return code, *capsys.readouterr()
+
+    return run, state
+
+
+def lines_of_reach(text):
+    return [line for line in text.splitlines() if line.startswith(("—", "reach", "VERDICT"))]
+
+
+FIRST, SECOND = "192.0.2.1", "192.0.2.2"
+
+
+def test_each_peer_of_a_run_has_its_heading_and_its_report(unreachable):
+    run, state = unreachable
+    failed = "reach        FAIL     this host has no route to {}: Network is unreachable".format
+    code, out, err = run(FIRST, f"name@{SECOND}")
+    heading, step, verdict = zip(lines_of_reach(out)[:3], lines_of_reach(out)[3:])
+    assert (code, err) == (ExitCode.UNREACHABLE, "")
+    assert heading == (f"— {FIRST}", f"— name@{SECOND}")
+    assert step == (failed(FIRST), failed(SECOND))
+    assert [line.split()[:3] for line in verdict] == [["VERDICT", "peer", "unreachable:"]] * 2
+    entries = archive.archived_tests(state)
+    assert [(entry.address, entry.report.exists()) for entry in entries] == [
+        (FIRST, True),
+        (SECOND, True),
+    ]
+    assert {entry.boot for entry in entries} == {boot_id()}
+    assert lines_of_reach(run(FIRST)[1])[0] == failed(FIRST)
+
+
+def test_programs_get_one_report_or_a_list_of_them(unreachable):
+    run, _ = unreachable
+    (code, one, _), (_, two, _) = run("--json", FIRST), run("--json", FIRST, SECOND)
+    assert (code, json.loads(one)["exit_code"]) == (ExitCode.UNREACHABLE,) * 2
+    addresses = [report["evidence"]["address"] for report in json.loads(two)]
+    assert (json.loads(one)["evidence"]["address"], addresses) == (FIRST, [FIRST, SECOND])
+    code, line, _ = run("--nagios", FIRST)
+    assert (code, line.count("\n"), line.split()[:2]) == (2, 1, ["DATAPLANE", "CRITICAL"])
+
+
+@pytest.mark.parametrize("words", [("--nagios",), ("--html", "page")])
+def test_what_is_for_one_peer_is_refused_for_two(unreachable, words):
+    code, out, err = unreachable[0](*words, FIRST, SECOND)
+    assert "--nagios and --html are for one PEER" in out + err
+    assert code == (3 if words[0] == "--nagios" else 2)
+
+
+def test_tests_of_others_than_root_are_not_kept(unreachable, monkeypatch):
+    run, state = unreachable
+    monkeypatch.setattr(selftest_run, "is_root", lambda: False)
+    assert run(FIRST)[0] == ExitCode.UNREACHABLE
+    assert list(state.iterdir()) == []
+
+
+def test_an_archive_that_cannot_be_read_costs_the_comparison_alone(unreachable):
+    run, state = unreachable
+    (state / ARCHIVE).mkdir()
+    code, out, err = run(FIRST)
+    assert (code, len(lines_of_reach(out))) == (ExitCode.UNREACHABLE, 2)
+    complaints = [line.rpartition(": ")[2] for line in err.splitlines()]
+    assert complaints == ["Is a directory, ignoring"] * 2
+    assert len(archive.report_paths(state)) == 1
+
+
+def test_a_kernel_that_refuses_to_answer_is_the_error_of_the_run(unreachable, monkeypatch):
+    def refuse():
+        raise OSError(errno.ENOBUFS, "No buffer space available")
+
+    monkeypatch.setattr(kernel, "read_devices", refuse)
+    code, out, err = unreachable[0](FIRST)
+    assert (code, "VERDICT" in out) == (ExitCode.ERROR, False)
+    assert err == f"neuca-selftest: test {FIRST}: No buffer space available\n"
+
+
+@pytest.mark.parametrize(("boot", "is_identity"), [("this", False), ("earlier", True)])
+def test_what_changes_within_one_boot_is_no_defect(boot, is_identity):
+    """An administrator changed it; after a reboot, a NIC should have its MTU again."""
+    before = Evidence(local=Host(links=(Link("eth1", mac="x", mtu=9000),)), boot=boot)
+    after = Evidence(local=Host(links=(Link("eth1", mac="x", mtu=1500),)), boot="this")
+    (change,) = selftest_run._compare_with([before], after).changes
+    assert (change.field, change.identity) == ("eth1 mtu", is_identity)
 
 
 # --- compare-paths ------------------------------------------------------------------------------------------------------

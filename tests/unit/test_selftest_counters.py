@@ -14,8 +14,9 @@ import pytest
 from neuca_tools.backends import wire
 from neuca_tools.backends.ethtool import fastest_common_mode
 from neuca_tools.model import Device
-from neuca_tools.selftest.evidence import Cpu
-from neuca_tools.selftest.measure.host import counters, facts, tcp_info
+from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.selftest.evidence import Cpu, Link
+from neuca_tools.selftest.measure.host import counters, facts, kernel, tcp_info
 from neuca_tools.selftest.measure.probes.requests import answered_number, echo_request
 from neuca_tools.selftest.measure.probes.roundtrip import MAX_REQUESTS, latency_of
 
@@ -244,6 +245,9 @@ def test_the_last_request_of_a_probe_has_a_number_of_its_own():
     assert answered_number(6, 77, answer) == MAX_REQUESTS
 
 
+AVAILABLE = "net.ipv4.tcp_available_congestion_control"
+
+
 def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypatch):
     monkeypatch.setattr(tcp_info, "SETTLED_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -251,6 +255,8 @@ def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypat
         reader = tcp_info.SocketReader(4, remote_port=port)
         with socket.create_connection(("127.0.0.1", port)) as first:
             (known,) = reader.read()
+            assert known.congestion in facts.read_sysctls([AVAILABLE])[AVAILABLE].split()
+            assert min(known.rcvbuf, known.sndbuf, known.mss, known.snd_wnd) > 0
             monkeypatch.setattr(tcp_info, "SENDING", ())  # a search finds nothing now
             first.sendall(b"x" * 1000)
             (again,) = reader.read(search=False)
@@ -280,3 +286,96 @@ def test_a_mode_that_one_end_supports_but_does_not_offer_does_not_count():
     ours = {"100baseT/Full": True, "1000baseT/Full": False}
     assert fastest_common_mode(ours, dict.fromkeys(ours, True)) == 100e6
     assert fastest_common_mode(dict.fromkeys(ours, False), dict.fromkeys(ours, True)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "shown"),
+    [("eth1", "", "physical"), ("lo", "", "loopback"), ("eth1.7", "vlan", "vlan")],
+)
+def test_a_device_without_a_kind_is_physical_unless_it_is_the_loopback_device(name, kind, shown):
+    link = facts._describe_link(Device(3, name, kind, lower=2), {2: Device(2, "eth1")}, (), False)
+    assert (link.kind, link.parent) == (shown, "eth1")
+
+
+# The files of a NIC in sysfs; its speed, NUMA node, duplex, and the speeds of its slot.
+HARDWARE = [
+    ({"speed": "25000", "duplex": "full"}, (25e9, None, "full", None, None)),
+    ({"speed": "-1", "duplex": "unknown"}, (None, None, None, None, None)),
+    (
+        {
+            "device/numa_node": "0",
+            "device/current_link_speed": "8.0 GT/s PCIe",
+            "device/max_link_speed": "16.0 GT/s PCIe",
+        },
+        (None, 0, None, "8.0 GT/s PCIe", "16.0 GT/s PCIe"),
+    ),
+    ({"device/numa_node": "-1"}, (None,) * 5),
+    ({"speed": "25000", "ifindex": "8"}, (None,) * 5),
+]
+
+
+@pytest.mark.parametrize(("files", "values"), HARDWARE)
+def test_the_hardware_of_a_nic_is_what_sysfs_shows(tmp_path, monkeypatch, files, values):
+    """A file may say "unknown" or -1, and a name may be that of a NIC of another namespace."""
+    monkeypatch.setattr(facts, "SYSFS", tmp_path)
+    for name, text in {"ifindex": "7", **files}.items():
+        path = tmp_path / "eth9" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    device = Device(7, "eth9")
+    link = facts._with_settings(Link("eth9", "physical"), device)
+    shown = (link.speed, link.numa_node, link.duplex, link.pcie_speed, link.pcie_max_speed)
+    assert shown == values
+    assert facts._with_settings(Link("eth9", "bond"), device) == Link("eth9", "bond")
+
+
+# As `ethtool -k` prints them.
+OFFLOADS = {
+    "tso": "tcp-segmentation-offload",
+    "gso": "generic-segmentation-offload",
+    "gro": "generic-receive-offload",
+    "sg": "scatter-gather",
+    "rx": "rx-checksumming",
+    "tx": "tx-checksumming",
+    "rx-all": "rx-all",
+}
+
+
+def test_offloads_that_can_be_changed_and_rings_are_evidence():
+    settings = DeviceSettings(
+        {**{f"offloads.{name}": "on" for name in OFFLOADS}, "offloads.lro": "on", "wol": "7"}
+        | {"offloads.gro": "off", "rings.rx": "512", "rings.tx": "none"},
+        missing={"offloads.lro": "fixed by the driver"},
+        maximums={"rings.rx": "4096", "offloads.tso": "1"},
+    )
+    assert facts._changeable_offloads(settings) == {
+        name: name != "generic-receive-offload" for name in OFFLOADS.values()
+    }
+    assert facts._ring_sizes(settings) == {"rx_max": 4096, "rx": 512}
+    lro = DeviceSettings({"offloads.lro": "on"})
+    assert facts._changeable_offloads(lro) == {"large-receive-offload": True}
+
+
+# --- The counters of this kernel --------------------------------------------------------------------------------------
+
+# Of each file, one that a condition uses.
+COUNTED = (
+    "Tcp.RetransSegs TcpExt.ListenDrops Udp.RcvbufErrors IpExt.InOctets softnet.time_squeeze"
+    " arp_cache.table_fulls lo.carrier_changes lo.rx_bytes"
+).split()
+
+
+def test_this_kernel_has_the_counters_that_conditions_use():
+    assert [name for name in COUNTED if name not in counters.read_counters(["lo"])] == []
+    assert sum(cpu.idle for cpu in counters.read_cpus()) > 0
+
+
+def test_the_counters_of_a_device_are_those_of_sysfs():
+    def shown():
+        folder = Path("/sys/class/net/lo/statistics")
+        return {path.name: int(path.read_text(encoding="ascii")) for path in folder.iterdir()}
+
+    before, counted, after = shown(), kernel.read_link_counters()["lo"], shown()
+    del counted["carrier_changes"]
+    assert before.keys() == counted.keys()
+    assert all(before[name] <= counted[name] <= after[name] for name in before)

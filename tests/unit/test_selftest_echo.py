@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 import threading
 from ipaddress import ip_address
 
@@ -14,7 +15,13 @@ import pytest
 from test_selftest_server import free_ports
 
 from neuca_tools.selftest.evidence import PathMtu
-from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST_PAYLOAD, MAX_GROWTH, Echo
+from neuca_tools.selftest.measure.probes.echo import (
+    HEADER,
+    LARGEST_PAYLOAD,
+    MAX_CONNECTIONS,
+    MAX_GROWTH,
+    Echo,
+)
 from neuca_tools.selftest.measure.probes.path_mtu import measure_path_mtu
 from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.probes.roundtrip import UNCOUNTED, RoundTrips
@@ -60,6 +67,54 @@ def test_a_listener_with_the_token_gets_no_amplifier(echo):
     came = answers(echo, [HEADER.pack(TOKEN, 1, LARGEST_PAYLOAD)] * 200)
     assert came == [LARGEST_PAYLOAD] * len(came)
     assert len(came) <= 2 * MAX_GROWTH // LARGEST_PAYLOAD  # should a second end in between
+
+
+def turn(made):
+    """Let the echo handle whatever has arrived, until nothing more does."""
+    while ready := select.select(made.waiting, [], [], 0.2)[0]:
+        made.turn(set(ready))
+
+
+def test_the_peers_connections_are_echoed_up_to_their_number(echo):
+    made, port = echo
+    sources = [HOST, "127.0.0.2", *[HOST] * MAX_CONNECTIONS]
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection((HOST, port + 1), 5, (source, 0)))
+            for source in sources
+        ]
+        turn(made)
+        stranger, surplus = clients.pop(1), clients.pop()
+        assert (stranger.recv(1), surplus.recv(1)) == (b"", b"")
+        for client in clients:
+            client.sendall(b"ping")
+        turn(made)
+        assert [client.recv(5) for client in clients] == [b"ping"] * MAX_CONNECTIONS
+        clients[0].close()
+        clients[1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        clients[1].close()  # by a reset
+        turn(made)
+        assert len(made.waiting) == 2 + MAX_CONNECTIONS - 2
+        made.close()
+        assert clients[-1].recv(1) == b""
+
+
+def test_a_peer_that_does_not_read_its_answers_does_not_stop_the_echo(echo):
+    made, port = echo
+    sent = 0
+    with socket.create_connection((HOST, port + 1), 5, (HOST, 0)) as client:
+        client.setblocking(False)
+        while sent < 2**24:  # more than the buffers of both ends hold
+            with contextlib.suppress(BlockingIOError):
+                sent += client.send(bytes(2**16))
+            made.turn(set(made.waiting))
+
+
+def test_a_second_later_large_answers_are_sent_again(echo):
+    requests = [HEADER.pack(TOKEN, 1, LARGEST_PAYLOAD)] * 20
+    assert len(answers(echo, requests)) < 20
+    select.select([], [], [], 1)
+    assert len(answers(echo, requests[:1])) == 1
 
 
 @pytest.fixture

@@ -216,3 +216,15 @@ def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkey
         run(probes, lambda: probes._failed == 4)
         found = probes.end()
     assert (found.begun, found.failed) == ((), 4)
+
+
+def test_probes_under_way_are_reset_at_the_end_and_do_not_count():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        probes = ForeignProbes(LOCAL, silent.getsockname()[1], LOCAL, interval=0.0)
+        run(probes, lambda: len(probes._open) == 3)
+        connection = silent.accept()[0]
+        assert probes.end().failed == 0
+    with connection:
+        connection.settimeout(60)
+        with pytest.raises(ConnectionResetError):
+            list(iter(lambda: connection.recv(1), b""))

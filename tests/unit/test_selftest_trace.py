@@ -172,6 +172,19 @@ def test_one_look_serves_for_a_sample_and_for_a_point(monkeypatch):
     assert {round(sample.time, 6) for sample in seen.samples[:-1]} <= set(seen.trace.time)
 
 
+def test_points_take_a_twentieth_of_a_cpu_at_most(monkeypatch):
+    """Each look takes 50 ms of a CPU here."""
+    clock = SimpleNamespace(used=0.0, monotonic=lambda: 100.0)
+
+    def thread_time():
+        clock.used += 0.05
+        return clock.used
+
+    clock.thread_time = thread_time
+    monkeypatch.setattr(series, "time", clock)
+    assert SampleSeries(4, seconds=1.5)._point_due == pytest.approx(101.0)
+
+
 def test_the_samples_of_an_hour_with_all_streams_fit_into_a_message():
     """If they did not, the helper would be lost for the rest of the test."""
     with ExitStack() as stack:

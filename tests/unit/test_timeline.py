@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_status import TWO, small
@@ -104,3 +105,21 @@ def test_a_message_about_an_operation_has_its_id_and_fields(caplog):
         log.propagate = propagates
     found = {(one.MESSAGE_ID, one.NEUCA_OPERATION, one.NEUCA_INTERFACE) for one in caplog.records}
     assert (messages.DONE, "set-mtu", "eth2") in found
+
+
+class Journal(logging.StreamHandler):
+    """Not a plain stream: it keeps the fields of each message."""
+
+
+@pytest.mark.parametrize("kind", [logging.StreamHandler, Journal])
+def test_the_operations_of_a_pass_are_one_write_unless_their_fields_are_kept(monkeypatch, kind):
+    _, result, _ = small(TWO).run()
+    written = []
+    log = logging.getLogger("neuca")
+    monkeypatch.setattr(log, "handlers", [kind(SimpleNamespace(write=written.append, flush=int))])
+    monkeypatch.setattr(log, "level", logging.INFO)
+    log_result(result)
+    texts = [operation.text for operation in result.done]
+    assert len(texts) > 1
+    plain = ["\n".join(texts)]
+    assert [text.rstrip("\n") for text in written] == (texts if kind is Journal else plain)

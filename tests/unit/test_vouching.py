@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 import json
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 from worlds import mac, nic, route, world
 
+from neuca_tools.desired import outlets
 from neuca_tools.desired.outlets import is_overruled, likely_outlets
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign_roles
 from neuca_tools.errors import SourceError
-from neuca_tools.model import NicRecord, Record
+from neuca_tools.model import NicRecord, Record, Route
 from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.model.provenance import RTPROT_DHCP, RTPROT_KERNEL
 from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, fetch_path
@@ -171,3 +172,24 @@ def test_the_configuration_rules_out_a_nic_on_which_the_service_has_answered(
     origin = MetadataService("ec2", "http://169.254.169.254", where)
     policy = Policy(frozenset(ignored), frozenset(management))
     assert is_overruled(origin, policy, configured) is expected
+
+
+# Routes that administrators have set; the rank of their interface, and its metric.
+RANKS = [
+    ([], outlets.ROUTED, 0),
+    ([("10.0.0.0/8", "10.0.2.1")], outlets.ROUTED, 0),
+    ([("0.0.0.0/0", "10.0.2.1", 70), ("0.0.0.0/0", "10.0.2.2", 50)], outlets.DEFAULT_ROUTE, 50),
+    ([("::/0", "fe80::1", 50)], outlets.HOST_ROUTE, 0),
+    ([("169.254.169.254/32", None)], outlets.HOST_ROUTE, 0),
+    ([("169.254.0.0/16", "10.0.2.1")], outlets.HOST_ROUTE, 0),
+    ([("169.254.0.0/16", None)], outlets.ROUTED, 0),
+    ([("169.254.169.0/30", "10.0.2.1")], outlets.ROUTED, 0),
+]
+
+
+@pytest.mark.parametrize(("routes", "rank", "metric"), RANKS)
+def test_a_route_to_the_service_itself_ranks_after_a_default_route(routes, rank, metric):
+    found = [
+        Route(ip_network(to), 2, via and ip_address(via), *metrics) for to, via, *metrics in routes
+    ]
+    assert outlets._rank_by_routes(found) == (rank, metric)

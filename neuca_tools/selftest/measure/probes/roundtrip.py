@@ -266,5 +266,5 @@ class ForeignProbes:
         self._close(descriptor)
 
     def _close(self, descriptor: int) -> None:
-        self._poll.unregister(descriptor)
+        """Which the kernel stops polling then (epoll(7))."""
         self._open.pop(descriptor).socket.close()
