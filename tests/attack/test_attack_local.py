@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -150,3 +151,45 @@ def test_the_services_take_no_code_from_the_environment_or_the_working_directory
         assert "WorkingDirectory=" not in text, unit
         assert "PassEnvironment=" not in text, unit
         assert "EnvironmentFile=" not in text or "EnvironmentFile=-/etc/" in text, unit
+
+
+EXCHANGE = """import ctypes, os
+os.setgroups([])
+os.setresgid(*[65534] * 3)
+os.setresuid(*[65534] * 3)
+rename = ctypes.CDLL(None).renameat2
+print("ready", flush=True)
+while True:
+    rename(-100, b"place", -100, b"link", 2)  # RENAME_EXCHANGE, renameat2(2)"""
+MOUNTS = """import ctypes, os, sys
+from neuca_tools.guest.blockdev import _mount_at
+home, victim = sys.argv[1:]
+unmount, before, changes = ctypes.CDLL(None).umount2, None, 0
+while changes < 30:  # how often the user has come in between
+    try:
+        _mount_at("none", "tmpfs", home + "/place")
+        mounted = True
+    except OSError:
+        mounted = False
+    assert not os.path.ismount(victim), "it covers the other directory"
+    for name in ("/place", "/link"):
+        unmount(os.fsencode(home + name), 8)  # UMOUNT_NOFOLLOW
+    changes, before = changes + (mounted != before), mounted
+"""
+
+
+@as_root
+def test_a_user_who_exchanges_a_mount_point_and_a_link_leads_root_nowhere(guest):
+    home, victim = guest.folder / "home", guest.folder / "victim"
+    for directory in (home, victim, home / "place"):
+        directory.mkdir(0o700)
+    os.chown(home, NOBODY, NOBODY)
+    (home / "link").symlink_to(victim)
+    words = [sys.executable, "-c", EXCHANGE]
+    with subprocess.Popen(words, cwd=home, stdout=subprocess.PIPE) as user:
+        try:
+            assert user.stdout.readline() == b"ready\n"
+            done = guest.run(sys.executable, "-c", MOUNTS, home, victim, check=False)
+        finally:
+            user.kill()
+    assert (done.code, done.err) == (0, "")
