@@ -168,10 +168,14 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
     if path.is_dir():
         return
     make_directory(path.parent, mode)
-    # Another process may have created it. If it is not a directory, using it fails later.
-    with suppress(FileExistsError):
-        path.mkdir(mode & 0o700)
-        path.chmod(mode)
+    # Not chmod(2) afterwards: the parent's owner may have put a link there by then.
+    before = os.umask(0)
+    try:
+        # Another process may have created it. If it is not a directory, using it fails later.
+        with suppress(FileExistsError):
+            path.mkdir(mode)
+    finally:
+        os.umask(before)
 
 
 @contextmanager

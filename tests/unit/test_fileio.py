@@ -485,6 +485,31 @@ def test_a_link_planted_where_a_lock_should_be_is_not_followed_to_ask(tmp_path):
     )
 
 
+SWAPPING = """import os, sys
+from pathlib import Path
+from neuca_tools.files import make_directory
+
+place, victim = map(Path, sys.argv[1:])
+
+def swap(event, words):
+    if event == "os.chmod" and words[0] == str(place):
+        place.rmdir()
+        place.symlink_to(victim)
+
+sys.addaudithook(swap)
+make_directory(place)
+print(oct(victim.stat().st_mode & 0o777), oct(place.stat().st_mode & 0o777))"""
+
+
+def test_a_new_directory_that_a_user_replaces_by_a_link_changes_nothing_else(tmp_path):
+    """The user owns the directory in which it is made, such as that of a mount point."""
+    victim = tmp_path / "victim"
+    victim.touch(0o600)
+    words = [sys.executable, "-c", SWAPPING, tmp_path / "place", victim]
+    out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert out == "0o600 0o755\n"
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
     before = os.umask(umask)
