@@ -22,6 +22,7 @@ from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
 # Bytes that are read of a file. State files have a few hundred for each NIC.
 MAX_BYTES = 64 * 1024 * 1024
+PIECE_BYTES = 64 * 1024  # that are read at once of a file of unknown size
 # Suffix of a file that is being written. udevd, NetworkManager, networkd and systemd-sysctl ignore
 # files with such a name.
 NEW = ".neuca-new"
@@ -49,9 +50,13 @@ def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]
         content = os.read(descriptor, size)
         if content and len(content) == size:
             return content
-        # The size of a file in /proc is 0, and some file systems return less than they have.
-        with open(descriptor, "rb", closefd=False) as stream:
-            return content + stream.read(most - len(content))
+        # The size of a file in /proc is 0, and some file systems return less than they have. What
+        # is read at once is allocated first.
+        parts, left = [content], most - len(content)
+        while left and (part := os.read(descriptor, min(left, PIECE_BYTES))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
     finally:
         os.close(descriptor)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,6 +106,16 @@ def test_a_file_without_a_size_is_read(tmp_path):
     assert read_bytes("/proc/self/mountinfo", 9) == mounts[:9]
     (tmp_path / "empty").touch()
     assert read_bytes(tmp_path / "empty") == b""
+
+
+def test_a_file_without_a_size_takes_no_more_memory_than_it_has():
+    """Not that of the largest file: a host that commits no memory in advance would refuse it."""
+    tracemalloc.start()
+    try:
+        content = read_bytes("/proc/self/mountinfo")
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(content) + (1 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 def kinds_of_file(place):
