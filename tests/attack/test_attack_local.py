@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from lab import ROOT, mac
 
+from neuca_tools.files import locked
+
 NOBODY = 65534
 as_root = pytest.mark.skipif(
     os.geteuid() != 0,
@@ -193,3 +195,32 @@ def test_a_user_who_exchanges_a_mount_point_and_a_link_leads_root_nowhere(guest)
         finally:
             user.kill()
     assert (done.code, done.err) == (0, "")
+
+
+INHERITED = """import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])"""
+
+
+def inheriting(host, command, *words):
+    """A command of root, in a process that has inherited an ignored and a blocked signal."""
+    main = f"import sys; from neuca_tools.commands.{command} import main; sys.exit(main())"
+    program_words = (sys.executable, "-c", INHERITED, main, *words, "--config", host.config_file)
+    return host.run(*program_words, check=False)
+
+
+def test_a_script_that_fails_has_failed_although_the_caller_ignores_its_children(host):
+    host.configure("[linux]\nmanagers = none\n")
+    assert host.once(f"{TEXT}    exit 3\n").code == 0
+    inheriting(host, "neucad", "--guest")
+    assert "bootscript: exit status 3 after" in host.neuca("status").out
+
+
+def test_a_pass_waits_no_longer_for_another_although_the_caller_blocks_alarms(host):
+    assert host.once(TEXT).code == 0
+    host.configure("[runtime]\ncommand-timeout = 1\n")
+    with locked(host.folder / "run" / "lock", 1.0):
+        done = inheriting(host, "neuca", "apply")
+    assert (done.code, "another pass has held it for 1 s" in done.err) == (1, True)
+    host.configure()
