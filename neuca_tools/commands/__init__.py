@@ -8,7 +8,6 @@ import atexit
 import gc
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Optional, TextIO
@@ -33,10 +32,6 @@ def with_output(run: Callable[[], int], program: str) -> int:
     could be written, the code is 1 in place of 0, and a line says why; a reader that has ended is
     no error.
     """
-    # A parent may ignore SIGCHLD, without which no child has an exit status (waitpid(2)), or block
-    # SIGALRM, which ends the wait for a lock.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     output = Output(sys.__stdout__, 1)
     sys.stdout, sys.stderr = output.text, Output(sys.__stderr__, 2).text
     try:
