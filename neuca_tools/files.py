@@ -14,6 +14,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Optional, Union
@@ -214,6 +215,14 @@ def readable_names_in(directory: Path) -> list[str]:
         return []
 
 
+def readable_paths(directory: Path, pattern: str) -> list[Path]:
+    """The sorted paths in a directory whose names match (fnmatch); see `readable_names_in`.
+
+    Path.glob raises an OSError for a shortage or, since Python 3.13, takes it for absence.
+    """
+    return [directory / name for name in readable_names_in(directory) if fnmatchcase(name, pattern)]
+
+
 def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> None:
     """Replace a file; `prepare` sets mode and owner by the new descriptor. Raises OSError."""
     new = Path(f"{path}{NEW}")
@@ -285,7 +294,8 @@ def locked(path: Path, patience: float, *, shared: bool = False) -> Iterator[Non
         access = os.O_RDONLY if shared else os.O_RDWR
         descriptor = open_file(path, access | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        with as_apply_error(f'lock "{path}"'):
+            _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

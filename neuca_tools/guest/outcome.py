@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_INVALID, ApplyError, RecordError
-from neuca_tools.files import read_bytes, write_files
+from neuca_tools.errors import EXIT_INVALID, ApplyError, ObserveError, RecordError
+from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
@@ -119,12 +120,12 @@ def request_run(config: Config, intake: Intake) -> None:
     # What a feature has recorded is removed once it is no longer requested.
     features = (feature for feature in FEATURES.values() if feature.is_on(config))
     is_asked = any(feature.is_requested(config, document) for feature in features)
-    has_work = is_asked or any(config.state_directory.glob(RECORDS))
-    if not has_work or _is_run_requested(directory, stored.sha256):
-        return
     try:
-        write_files({directory / DUE: b""})
-    except ApplyError as error:
+        names = names_in(config.state_directory)
+        has_work = is_asked or any(fnmatchcase(name, RECORDS) for name in names)
+        if has_work and not _is_run_requested(directory, stored.sha256):
+            write_files({directory / DUE: b""})
+    except (ApplyError, ObserveError) as error:
         log.warning("%s, ignoring", error.text)
 
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import resource
 import signal
 import socket
 import stat
@@ -21,7 +23,7 @@ import pytest
 
 from neuca_tools import libc
 from neuca_tools.agent import image_capture, image_clean
-from neuca_tools.backends import processes, sysctl
+from neuca_tools.backends import kernel_state, linkwatch, processes, sysctl
 from neuca_tools.errors import ApplyError, LockedError, ObserveError, RecordError
 from neuca_tools.files import (
     MAX_SINGLE_SYNCS,
@@ -533,3 +535,37 @@ def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
     modes = {"a": 0o755, "a/b": 0o755, "a/b/file": 0o640, "run": 0o755, "run/lock": 0o600}
     found = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in modes}
     assert found == modes
+
+
+SHORT = {
+    "leases of dhclient": lambda _: kernel_state._dhclient_leases(),
+    "interfaces of udhcpc": lambda _: kernel_state._udhcpc_interfaces(),
+    "a watch of links": lambda _: linkwatch.Watch(),
+    "a lock": lambda place: locked(place / "lock", 0.1).__enter__(),
+}
+
+
+@pytest.mark.parametrize("use", SHORT.values(), ids=SHORT)
+def test_a_shortage_of_descriptors_is_an_error_of_a_stage(tmp_path, use):
+    """An OSError would be a traceback; an absent lease would look like an administrator's address."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        use(tmp_path)
+        reason = "none"
+    except (ApplyError, ObserveError) as error:
+        reason = error.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reason.endswith(": Too many open files")
+
+
+def test_a_lock_that_the_file_system_refuses_is_an_error_of_a_stage(tmp_path, monkeypatch):
+    """Such as that of NFS without its lock service (fcntl(2))."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(ApplyError, match=f'^lock "{tmp_path}/lock": No locks available$'):
+        locked(tmp_path / "lock", 0.1).__enter__()
