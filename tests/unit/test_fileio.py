@@ -23,7 +23,7 @@ import pytest
 
 from neuca_tools import libc
 from neuca_tools.agent import image_capture, image_clean
-from neuca_tools.backends import kernel_state, linkwatch, processes, sysctl
+from neuca_tools.backends import dhcpclients, kernel_state, linkwatch, processes, sysctl
 from neuca_tools.errors import ApplyError, LockedError, ObserveError, RecordError
 from neuca_tools.files import (
     MAX_SINGLE_SYNCS,
@@ -540,6 +540,7 @@ def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
 SHORT = {
     "leases of dhclient": lambda _: kernel_state._dhclient_leases(),
     "interfaces of udhcpc": lambda _: kernel_state._udhcpc_interfaces(),
+    "enabled managers": lambda _: dhcpclients.is_manager_enabled(),
     "a watch of links": lambda _: linkwatch.Watch(),
     "a lock": lambda place: locked(place / "lock", 0.1).__enter__(),
 }
