@@ -8,10 +8,10 @@ run has ended, so that a document that arrives meanwhile is not missed.
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -121,8 +121,7 @@ def request_run(config: Config, intake: Intake) -> None:
     features = (feature for feature in FEATURES.values() if feature.is_on(config))
     is_asked = any(feature.is_requested(config, document) for feature in features)
     try:
-        names = names_in(config.state_directory)
-        has_work = is_asked or any(fnmatchcase(name, RECORDS) for name in names)
+        has_work = is_asked or fnmatch.filter(names_in(config.state_directory), RECORDS)
         if has_work and not _is_run_requested(directory, stored.sha256):
             write_files({directory / DUE: b""})
     except (ApplyError, ObserveError) as error:
