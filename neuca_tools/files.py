@@ -14,6 +14,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Optional, Union
@@ -22,6 +23,7 @@ from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
 # Bytes that are read of a file. State files have a few hundred for each NIC.
 MAX_BYTES = 64 * 1024 * 1024
+PIECE_BYTES = 64 * 1024  # that are read at once of a file of unknown size
 # Suffix of a file that is being written. udevd, NetworkManager, networkd and systemd-sysctl ignore
 # files with such a name.
 NEW = ".neuca-new"
@@ -49,9 +51,13 @@ def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]
         content = os.read(descriptor, size)
         if content and len(content) == size:
             return content
-        # The size of a file in /proc is 0, and some file systems return less than they have.
-        with open(descriptor, "rb", closefd=False) as stream:
-            return content + stream.read(most - len(content))
+        # The size of a file in /proc is 0, and some file systems return less than they have. What
+        # is read at once is allocated first.
+        parts, left = [content], most - len(content)
+        while left and (part := os.read(descriptor, min(left, PIECE_BYTES))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
     finally:
         os.close(descriptor)
 
@@ -168,10 +174,14 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
     if path.is_dir():
         return
     make_directory(path.parent, mode)
-    # Another process may have created it. If it is not a directory, using it fails later.
-    with suppress(FileExistsError):
-        path.mkdir(mode & 0o700)
-        path.chmod(mode)
+    # Not chmod(2) afterwards: the parent's owner may have put a link there by then.
+    before = os.umask(0)
+    try:
+        # Another process may have created it. If it is not a directory, using it fails later.
+        with suppress(FileExistsError):
+            path.mkdir(mode)
+    finally:
+        os.umask(before)
 
 
 @contextmanager
@@ -203,6 +213,14 @@ def readable_names_in(directory: Path) -> list[str]:
     except OSError as error:
         raise_shortage(error, directory)
         return []
+
+
+def readable_paths(directory: Path, pattern: str) -> list[Path]:
+    """The sorted paths in a directory whose names match (fnmatch); see `readable_names_in`.
+
+    Path.glob raises an OSError for a shortage or, since Python 3.13, takes it for absence.
+    """
+    return [directory / name for name in readable_names_in(directory) if fnmatchcase(name, pattern)]
 
 
 def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> None:
@@ -276,7 +294,8 @@ def locked(path: Path, patience: float, *, shared: bool = False) -> Iterator[Non
         access = os.O_RDONLY if shared else os.O_RDWR
         descriptor = open_file(path, access | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        with as_apply_error(f'lock "{path}"'):
+            _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

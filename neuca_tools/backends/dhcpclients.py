@@ -20,7 +20,13 @@ from typing import Any, Optional
 from neuca_tools.backends import dhcplease, processes
 from neuca_tools.backends.bus import Service
 from neuca_tools.errors import ManagerError
-from neuca_tools.files import as_apply_error, names_in, observed_content, write_files
+from neuca_tools.files import (
+    as_apply_error,
+    names_in,
+    observed_content,
+    readable_paths,
+    write_files,
+)
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -34,10 +40,10 @@ _PATH = "/org/freedesktop/systemd1"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
 _ENABLING = (
-    "etc/systemd/system/*.wants/NetworkManager.service",
-    "etc/systemd/system/*.wants/systemd-networkd.service",
-    "run/systemd/system/*.wants/systemd-networkd.service",
-    "etc/rc[2-5].d/S*network-manager",
+    ("etc/systemd/system", "*.wants", "NetworkManager.service"),
+    ("etc/systemd/system", "*.wants", "systemd-networkd.service"),
+    ("run/systemd/system", "*.wants", "systemd-networkd.service"),
+    ("etc", "rc[2-5].d", "S*network-manager"),
 )
 
 
@@ -49,8 +55,12 @@ def client_program(choice: str) -> str:
 
 
 def is_manager_enabled(root: Path = Path("/")) -> bool:
-    """Whether a network manager is enabled, which may not run yet."""
-    return any(True for pattern in _ENABLING for _ in root.glob(pattern))
+    """Whether a network manager is enabled, which may not run yet. Raises ObserveError."""
+    for directory, places, name in _ENABLING:
+        for place in readable_paths(root / directory, places):
+            if any(map(Path.exists, readable_paths(place, name))):
+                return True
+    return False
 
 
 def runs_units(run_directory: Path) -> bool:

@@ -22,14 +22,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, Union
 
 from neuca_tools.backends import kinds, routing, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
-from neuca_tools.files import text_of
+from neuca_tools.files import readable_paths, text_of
 from neuca_tools.model import Address, Device, Host, Network, World
 from neuca_tools.model.addresses import address_of
 from neuca_tools.model.links import KINDS
@@ -60,10 +60,10 @@ FIRST_ONLY = "/proc/sys/net/core/netdev_max_backlog"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
 # Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
 _LEASE_FILES = (
-    "var/lib/dhcp/*.lease*",
-    "var/lib/dhclient/*.lease*",
-    "run/*dhclient*.lease*",
-    "var/lib/NetworkManager/dhclient*.lease",
+    (Path("/var/lib/dhcp"), "*.lease*"),
+    (Path("/var/lib/dhclient"), "*.lease*"),
+    (Path("/run"), "*dhclient*.lease*"),
+    (Path("/var/lib/NetworkManager"), "dhclient*.lease"),
 )
 _MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
@@ -121,7 +121,7 @@ def _udhcpc_interfaces() -> frozenset[str]:
     Its addresses and routes look like those of an administrator, as those of dhclient do. The names
     of the pid files are those of BusyBox and ifupdown, and of OpenRC.
     """
-    files = Path("/run").glob("udhcpc[.-]*.pid")
+    files = readable_paths(Path("/run"), "udhcpc[.-]*.pid")
     return frozenset(path.stem[len("udhcpc.") :] for path in files)
 
 
@@ -133,7 +133,7 @@ def _dhclient_leases() -> frozenset[tuple[str, str]]:
     their own. The end of the lease in the file is no help: for an infinite lease it is a date about
     136 years ahead. A file that cannot be read counts as one without leases.
     """
-    paths = (path for name in _LEASE_FILES for path in sorted(Path("/").glob(name)))
+    paths = chain.from_iterable(starmap(readable_paths, _LEASE_FILES))
     texts = (text_of(path, _MAX_LEASE_BYTES) for path in islice(paths, _MAX_LEASE_FILES))
     return frozenset(chain.from_iterable(map(_leases_in, texts)))
 

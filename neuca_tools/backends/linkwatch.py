@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends.wire import parse_messages
+from neuca_tools.errors import ObserveError
 from neuca_tools.files import text_of
 from neuca_tools.model.addresses import Host
 from neuca_tools.model.provenance import RTPROT_DHCP
@@ -86,15 +87,18 @@ def _flags_by_address(index: int, table: Path = _ADDRESSES) -> dict[str, int]:
 
 
 class Watch(AbstractContextManager["Watch"]):
-    """A socket that becomes readable when some link or address changes."""
+    """A socket that becomes readable when some link or address changes. Raises ObserveError."""
 
     def __init__(self) -> None:
         kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
-        self._socket = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
-        # Without CAP_NET_ADMIN the size stays the default; an overflow counts as a change.
-        with suppress(OSError):
-            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
-        self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
+            # Without CAP_NET_ADMIN the size stays the default; an overflow counts as a change.
+            with suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+            self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
+        except OSError as error:
+            raise ObserveError(f"watch links and addresses: {error.strerror}") from error
 
     def __exit__(self, *_: object) -> None:
         self.close()

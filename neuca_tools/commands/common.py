@@ -26,6 +26,7 @@ LISTED = "neuca status lists the interfaces of this host"  # a hint
 
 def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code; print an error on one line, its hint on another."""
+    _reset_signals()
     try:
         with _discarded_output() if getattr(arguments, "quiet", False) else nullcontext():
             return run(arguments)
@@ -39,6 +40,18 @@ def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _reset_signals() -> None:
+    """Undo what a parent has left.
+
+    It may ignore SIGCHLD, without which no child has an exit status (waitpid(2)), or block SIGALRM,
+    which ends the wait for a lock.
+    """
+    signal = sys.modules.get("signal")  # what does neither has not loaded it
+    if signal is not None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def message_prefix(arguments: argparse.Namespace) -> str:

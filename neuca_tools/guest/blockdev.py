@@ -8,6 +8,7 @@ does not.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import as_apply_error, make_directory, readable_names_in, text_of
 from neuca_tools.guest import programs
+from neuca_tools.libc import call
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
 INSPECT_SECONDS = 60.0  # and to mount a disk
@@ -36,6 +38,7 @@ SHARED = (Path("/"), Path("/var"), Path("/var/lib"), Path("/var/log"), Path("/va
 # _netdev: the disk is unmounted before the network is stopped (systemd.mount(5)). nosuid, nodev:
 # no set-user-ID program or device node on the disk gives anybody root here.
 OPTIONS = "_netdev,nosuid,nodev"
+_MS_NOSUID_NODEV = 2 | 4  # linux/mount.h
 
 
 class RefusedError(ApplyError):
@@ -152,14 +155,28 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, mount_point: str) -> N
     same = programs.run_program(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
-    before = mount_points(name)
-    programs.run_program(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
-    present = mount_points(name)
-    if real not in present:
-        for place in present:
-            if place not in before:
-                unmount(place)
+    with as_apply_error(what):
+        _mount_at(f"/dev/{name}", contents.get("TYPE", ""), real)
+    # Only an entry in /run/mount/utab, in which systemd finds _netdev.
+    entry = ["mount", "--fake", "-o", OPTIONS, f"UUID={uuid}", real]
+    programs.run_program(what, entry, INSPECT_SECONDS)
+    if real not in mount_points(name):
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
+
+
+def _mount_at(device: str, kind: str, real: str) -> None:
+    """Mount a device at this very directory. Raises OSError.
+
+    The kernel gets a descriptor of it: mount(8) would follow a link that has taken its place.
+    """
+    directory = os.open(real, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        place = Path(f"/proc/self/fd/{directory}")
+        if str(place.readlink()) != real:
+            raise OSError(errno.ELOOP, "a link leads elsewhere")
+        call("mount", device.encode(), bytes(place), kind.encode(), _MS_NOSUID_NODEV, None)
+    finally:
+        os.close(directory)
 
 
 def unmount(mount_point: str) -> None:
@@ -167,9 +184,15 @@ def unmount(mount_point: str) -> None:
     programs.run_program(f"unmount {mount_point}", ["umount", mount_point], INSPECT_SECONDS)
 
 
+def real_path(path: str) -> str:
+    """The path without symbolic links. Raises ApplyError, as while a user replaces one of them."""
+    with as_apply_error(f"resolve {path}"):
+        return os.path.realpath(path)
+
+
 def check_mount_point(mount_point: str) -> str:
     """The path without symbolic links. Raises RefusedError for a directory of the system."""
-    real = Path(os.path.realpath(mount_point))
+    real = Path(real_path(mount_point))
     if real in SHARED or not {real, *real.parents}.isdisjoint(Path("/", name) for name in SYSTEM):
         what = f"nothing is mounted at {mount_point}"
         raise RefusedError(f"{what}: {real} is a directory of the system")

@@ -8,7 +8,6 @@ never ended.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -181,7 +180,7 @@ def _mount_disk(storage: Storage, name: str) -> str:
     if mount_point:
         blockdev.check_mount_point(mount_point)
     mounted_at = blockdev.mount_points(name)
-    if mounted_at and (not mount_point or os.path.realpath(mount_point) in mounted_at):
+    if mounted_at and (not mount_point or blockdev.real_path(mount_point) in mounted_at):
         return f"{node} is mounted at {mounted_at[0]}"
     signatures = _format_blank_disk(storage, name, node)
     if not mount_point:
@@ -220,7 +219,7 @@ def _check_mountable(
         carries = kind or signatures.get("PTTYPE", "something else")
         what = f'{node} contains "{carries}" instead of "{storage.fs_type}"'
         raise RefusedError(f"{what}: it is left alone")
-    real = os.path.realpath(mount_point)
+    real = blockdev.real_path(mount_point)
     if any(mount.mount_point == real for mount in blockdev.read_mounts()):
         raise RefusedError(f"another file system is mounted at {mount_point}")
 
@@ -258,6 +257,6 @@ def _log_out(target: Target) -> None:
 def _unmount_disk(attached: AttachedDisk) -> None:
     """Unmount a disk from where the agent mounted it, if it is this disk. Raises ApplyError."""
     name = iscsi.disks_by_lun(attached.where).get(attached.lun)
-    mount_point = os.path.realpath(attached.mounted) if attached.mounted else ""
+    mount_point = blockdev.real_path(attached.mounted) if attached.mounted else ""
     if name and mount_point and mount_point in blockdev.mount_points(name):
         blockdev.unmount(mount_point)

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 from lab import ROOT, mac
+
+from neuca_tools.files import locked
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(
@@ -150,3 +153,74 @@ def test_the_services_take_no_code_from_the_environment_or_the_working_directory
         assert "WorkingDirectory=" not in text, unit
         assert "PassEnvironment=" not in text, unit
         assert "EnvironmentFile=" not in text or "EnvironmentFile=-/etc/" in text, unit
+
+
+EXCHANGE = """import ctypes, os
+os.setgroups([])
+os.setresgid(*[65534] * 3)
+os.setresuid(*[65534] * 3)
+rename = ctypes.CDLL(None).renameat2
+print("ready", flush=True)
+while True:
+    rename(-100, b"place", -100, b"link", 2)  # RENAME_EXCHANGE, renameat2(2)"""
+MOUNTS = """import ctypes, os, sys
+from neuca_tools.guest.blockdev import _mount_at
+home, victim = sys.argv[1:]
+unmount, before, changes = ctypes.CDLL(None).umount2, None, 0
+while changes < 30:  # how often the user has come in between
+    try:
+        _mount_at("none", "tmpfs", home + "/place")
+        mounted = True
+    except OSError:
+        mounted = False
+    assert not os.path.ismount(victim), "it covers the other directory"
+    for name in ("/place", "/link"):
+        unmount(os.fsencode(home + name), 8)  # UMOUNT_NOFOLLOW
+    changes, before = changes + (mounted != before), mounted
+"""
+
+
+@as_root
+def test_a_user_who_exchanges_a_mount_point_and_a_link_leads_root_nowhere(guest):
+    home, victim = guest.folder / "home", guest.folder / "victim"
+    for directory in (home, victim, home / "place"):
+        directory.mkdir(0o700)
+    os.chown(home, NOBODY, NOBODY)
+    (home / "link").symlink_to(victim)
+    words = [sys.executable, "-c", EXCHANGE]
+    with subprocess.Popen(words, cwd=home, stdout=subprocess.PIPE) as user:
+        try:
+            assert user.stdout.readline() == b"ready\n"
+            done = guest.run(sys.executable, "-c", MOUNTS, home, victim, check=False)
+        finally:
+            user.kill()
+    assert (done.code, done.err) == (0, "")
+
+
+INHERITED = """import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])"""
+
+
+def inheriting(host, command, *words):
+    """A command of root, in a process that has inherited an ignored and a blocked signal."""
+    main = f"import sys; from neuca_tools.commands.{command} import main; sys.exit(main())"
+    program_words = (sys.executable, "-c", INHERITED, main, *words, "--config", host.config_file)
+    return host.run(*program_words, check=False)
+
+
+def test_a_script_that_fails_has_failed_although_the_caller_ignores_its_children(host):
+    host.configure("[linux]\nmanagers = none\n")
+    assert host.once(f"{TEXT}    exit 3\n").code == 0
+    inheriting(host, "neucad", "--guest")
+    assert "bootscript: exit status 3 after" in host.neuca("status").out
+
+
+def test_a_pass_waits_no_longer_for_another_although_the_caller_blocks_alarms(host):
+    assert host.once(TEXT).code == 0
+    host.configure("[runtime]\ncommand-timeout = 1\n")
+    with locked(host.folder / "run" / "lock", 1.0):
+        done = inheriting(host, "neuca", "apply")
+    assert (done.code, "another pass has held it for 1 s" in done.err) == (1, True)
+    host.configure()

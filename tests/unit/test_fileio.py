@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import resource
 import signal
 import socket
 import stat
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +23,7 @@ import pytest
 
 from neuca_tools import libc
 from neuca_tools.agent import image_capture, image_clean
-from neuca_tools.backends import processes, sysctl
+from neuca_tools.backends import dhcpclients, kernel_state, linkwatch, processes, sysctl
 from neuca_tools.errors import ApplyError, LockedError, ObserveError, RecordError
 from neuca_tools.files import (
     MAX_SINGLE_SYNCS,
@@ -105,6 +108,16 @@ def test_a_file_without_a_size_is_read(tmp_path):
     assert read_bytes("/proc/self/mountinfo", 9) == mounts[:9]
     (tmp_path / "empty").touch()
     assert read_bytes(tmp_path / "empty") == b""
+
+
+def test_a_file_without_a_size_takes_no_more_memory_than_it_has():
+    """Not that of the largest file: a host that commits no memory in advance would refuse it."""
+    tracemalloc.start()
+    try:
+        content = read_bytes("/proc/self/mountinfo")
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(content) + (1 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 def kinds_of_file(place):
@@ -485,6 +498,31 @@ def test_a_link_planted_where_a_lock_should_be_is_not_followed_to_ask(tmp_path):
     )
 
 
+SWAPPING = """import os, sys
+from pathlib import Path
+from neuca_tools.files import make_directory
+
+place, victim = map(Path, sys.argv[1:])
+
+def swap(event, words):
+    if event == "os.chmod" and words[0] == str(place):
+        place.rmdir()
+        place.symlink_to(victim)
+
+sys.addaudithook(swap)
+make_directory(place)
+print(oct(victim.stat().st_mode & 0o777), oct(place.stat().st_mode & 0o777))"""
+
+
+def test_a_new_directory_that_a_user_replaces_by_a_link_changes_nothing_else(tmp_path):
+    """The user owns the directory in which it is made, such as that of a mount point."""
+    victim = tmp_path / "victim"
+    victim.touch(0o600)
+    words = [sys.executable, "-c", SWAPPING, tmp_path / "place", victim]
+    out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert out == "0o600 0o755\n"
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
     before = os.umask(umask)
@@ -497,3 +535,38 @@ def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
     modes = {"a": 0o755, "a/b": 0o755, "a/b/file": 0o640, "run": 0o755, "run/lock": 0o600}
     found = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in modes}
     assert found == modes
+
+
+SHORT = {
+    "leases of dhclient": lambda _: kernel_state._dhclient_leases(),
+    "interfaces of udhcpc": lambda _: kernel_state._udhcpc_interfaces(),
+    "enabled managers": lambda _: dhcpclients.is_manager_enabled(),
+    "a watch of links": lambda _: linkwatch.Watch(),
+    "a lock": lambda place: locked(place / "lock", 0.1).__enter__(),
+}
+
+
+@pytest.mark.parametrize("use", SHORT.values(), ids=SHORT)
+def test_a_shortage_of_descriptors_is_an_error_of_a_stage(tmp_path, use):
+    """An OSError would be a traceback; an absent lease would look like an administrator's address."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        use(tmp_path)
+        reason = "none"
+    except (ApplyError, ObserveError) as error:
+        reason = error.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reason.endswith(": Too many open files")
+
+
+def test_a_lock_that_the_file_system_refuses_is_an_error_of_a_stage(tmp_path, monkeypatch):
+    """Such as that of NFS without its lock service (fcntl(2))."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(ApplyError, match=f'^lock "{tmp_path}/lock": No locks available$'):
+        locked(tmp_path / "lock", 0.1).__enter__()
