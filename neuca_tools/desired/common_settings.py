@@ -170,6 +170,8 @@ class CommonSettings:
             reason = reason_of(address)
             if reason is None and address.version == 6:
                 reason = without_ipv6
+                if any(other.ip == address.ip for other in granted):
+                    reason = "the link has it with another prefix length"  # ipv6_add_addr
             if reason is None:
                 granted.append(address)
             else:

@@ -484,9 +484,10 @@ class Kernel:
             self.bare.add((index, address))
         if address.version == 6 and device.mtu < MIN_IPV6_MTU:
             refuse(errno.EINVAL, "Invalid argument")
-        if address in self.addresses.setdefault(index, []):
-            return
-        self.addresses[index].append(address)
+        here = self.addresses.setdefault(index, [])
+        if address in here or any(one.ip == address.ip for one in here if one.version == 6):
+            return  # an IPv6 address has one prefix length (ipv6_add_addr)
+        here.append(address)
         if device.up:
             self._connect(index, address)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ipaddress import ip_interface, ip_network
 
 import pytest
-from worlds import document, key, mac, nic, route, vlan, world
+from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
@@ -604,6 +604,18 @@ def test_an_absent_nic_costs_the_other_its_address_too():
         .addresses
         == ()
     )
+
+
+def test_an_ipv6_address_with_several_prefix_lengths_is_set_with_the_first():
+    """The kernel refuses the others (ipv6_add_addr); of IPv4, it has all of them."""
+    text = f"[interface {mac(2)}]\naddresses = fd00::5/64, fd00::5/128, 10.0.0.5/24, 10.0.0.5/32\n"
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
+    _, result, _ = agent.run()
+    reason = "address fd00::5/128: the link has it with another prefix length"
+    assert [problem.text for problem in agent.survey().resolution.problems] == [reason]
+    addresses = [str(address) for address in agent.kernel.world().addresses[2]]
+    assert addresses == ["fe80::2/64", "fd00::5/64", "10.0.0.5/24", "10.0.0.5/32"]
+    assert (result.failures, agent.plan()) == ((), ())
 
 
 # --- forwarding -----------------------------------------------------------------------------------------------------
