@@ -562,6 +562,9 @@ class Kernel:
     def write_sysctl(self, path, value):
         if self.read_sysctl(path) is None:
             refuse(errno.ENOENT, "No such file or directory")
+        name = path.removeprefix("net/ipv6/conf/").removesuffix("/mtu")
+        if any(one.name == name and one.mtu < int(value) for one in self.devices.values()):
+            refuse(errno.EINVAL, "Invalid argument")  # addrconf_sysctl_mtu
         self.sysctls[path] = value
 
     def write_files(self, files):

@@ -286,6 +286,20 @@ def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
     ]
 
 
+@pytest.mark.parametrize(("mtu", "most"), [("mtu = 1400\n", 1400), ("", 1500)])
+def test_an_ipv6_mtu_above_that_of_the_link_is_refused(mtu, most):
+    """The kernel answers EINVAL (addrconf_sysctl_mtu), in every pass."""
+    text = f"{NIC2}{mtu}sysctl.net.ipv6.conf.{{interface}}.mtu = "
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"{text}{most + 1}\n")
+    _, result, _ = agent.run()
+    reason = (
+        f"sysctl net.ipv6.conf.{{interface}}.mtu: {most + 1} is above the MTU of the link, {most}"
+    )
+    assert [problem.text for problem in agent.survey().resolution.problems] == [reason]
+    assert (result.failures, agent.plan()) == ((), ())
+    assert asked(f"{text}{most}\n").problems == ()
+
+
 def test_ipv6_sysctls_of_a_link_whose_mtu_is_too_small_for_them_are_refused():
     text = NIC2 + "mtu = 1000\nsysctl.net.ipv6.conf.{interface}.accept_ra = 0\n"
     assert [one.text for one in asked(text).problems] == [
