@@ -98,6 +98,28 @@ def test_a_merge_key_is_no_repetition():
     assert faults(made("network-config", text)) == []
 
 
+OPTIONS = [
+    ("bond", {"bond-mode": "802.3ad", "bond_mode": "active-backup"}, "bond_mode"),
+    ("bond", {"bond-mode": "802.3ad", "bond_mode": "802.3ad"}, ""),
+    ("bonds", {"mode": "active-backup", "gratuitous-arp": 1, "gratuitious-arp": 2}, "itious"),
+    ("bonds", {"all-slaves-active": True, "all-members-active": False}, "all-members-active"),
+    ("bridges", {"ageing-time": 10, "aging-time": 20}, "aging-time"),
+    ("bridges", {"ageing-time": 10, "aging-time": "10"}, ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "key"), OPTIONS)
+def test_two_spellings_of_an_option_have_one_value(kind, options, key):
+    if kind == "bond":
+        document = v1({"type": kind, "name": "l", "bond_interfaces": ["a"], "params": options})
+    else:
+        link = {"interfaces": ["a"], "parameters": options}
+        document = made("network-config", json.dumps({"version": 2, kind: {"l": link}}))
+    errors = [fault for fault in document.faults if fault.severity == "error"]
+    assert [key in fault.key for fault in errors] == [True] * bool(key)
+    assert any(one.virtual for one in document.links) == (not key)
+
+
 def test_a_network_without_a_link_is_put_on_none():
     document = made(
         "network_data.json",
