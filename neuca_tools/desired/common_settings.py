@@ -165,16 +165,17 @@ class CommonSettings:
 
         `without_ipv6` is the reason why the link has no IPv6, if any.
         """
-        granted, limits = list[Address](), self.limits
+        granted, hosts, limits = list[Address](), set[Host](), self.limits
         for address in request.addresses:
             reason_of = limits.bare_address_reason if address in bare else limits.address_reason
             reason = reason_of(address)
             if reason is None and address.version == 6:
                 reason = without_ipv6
-                if any(other.ip == address.ip for other in granted):
+                if address.ip in hosts:
                     reason = "the link has it with another prefix length"  # ipv6_add_addr
             if reason is None:
                 granted.append(address)
+                hosts.add(address.ip)
             else:
                 self.refuse(request.key, f"address {address}: {reason}")
         return granted

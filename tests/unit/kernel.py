@@ -485,7 +485,7 @@ class Kernel:
         if address.version == 6 and device.mtu < MIN_IPV6_MTU:
             refuse(errno.EINVAL, "Invalid argument")
         here = self.addresses.setdefault(index, [])
-        if address in here or any(one.ip == address.ip for one in here if one.version == 6):
+        if address in here or (address.version == 6 and any(one.ip == address.ip for one in here)):
             return  # an IPv6 address has one prefix length (ipv6_add_addr)
         here.append(address)
         if device.up:
