@@ -27,6 +27,7 @@ from neuca_tools.documents.neuca.link_settings import PRIMARY, place_of
 from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import (
     ACCEPT_RA,
+    IPV6_MTU,
     OWN,
     UNCHANGED,
     Address,
@@ -112,7 +113,7 @@ class CommonSettings:
             mtu=mtu,
             txqueuelen=queue,
             addresses=tuple(self._addresses(request, bare, reason)),
-            sysctls={**unrequested, **self._sysctls(request, no_ipv6)},
+            sysctls={**unrequested, **self._sysctls(request, no_ipv6, future_mtu)},
             device=self._device(request, link.index, queue),
             bare=bare,
         )
@@ -164,14 +165,17 @@ class CommonSettings:
 
         `without_ipv6` is the reason why the link has no IPv6, if any.
         """
-        granted, limits = [], self.limits
+        granted, hosts, limits = list[Address](), set[Host](), self.limits
         for address in request.addresses:
             reason_of = limits.bare_address_reason if address in bare else limits.address_reason
             reason = reason_of(address)
             if reason is None and address.version == 6:
                 reason = without_ipv6
+                if address.ip in hosts:
+                    reason = "the link has it with another prefix length"  # ipv6_add_addr
             if reason is None:
                 granted.append(address)
+                hosts.add(address.ip)
             else:
                 self.refuse(request.key, f"address {address}: {reason}")
         return granted
@@ -194,11 +198,15 @@ class CommonSettings:
         kept = {name: original[name] for name in original if name not in asked}
         return {**kept, **resolver.wanted}
 
-    def _sysctls(self, request: LinkRequest, no_ipv6: Optional[str]) -> dict[str, str]:
+    def _sysctls(
+        self, request: LinkRequest, no_ipv6: Optional[str], future_mtu: int
+    ) -> dict[str, str]:
         """The link's own sysctls; those of the whole host are collected in `self.sysctls`."""
         own: dict[str, str] = {}
         for template, value in request.sysctls:
             reason = self._sysctl_reason(request.key, template, value, no_ipv6)
+            if reason is None and template == IPV6_MTU and int(value) > future_mtu:
+                reason = f"{value} is above the MTU of the link, {future_mtu}"
             if reason is not None:
                 self.refuse(request.key, f"sysctl {dotted_name(template)}: {reason}")
             elif OWN in template:

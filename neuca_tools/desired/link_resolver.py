@@ -247,8 +247,8 @@ class LinkResolver(CommonSettings):
         self._check_vlan_mac(request, device)
         if link.state == "up" and self._is_down(parent):
             lower = key.virtual_kind or "NIC"
-            text = f"cannot be up: its {lower} is requested to be {parent.state}"
-            self.refuse(key, f"{message_subject(key)} {text}")
+            reason = f"requested to be {parent.state}" if parent.state else "down"
+            self.refuse(key, f"{message_subject(key)} cannot be up: its {lower} is {reason}")
             return replace(link, state=None)
         return link
 

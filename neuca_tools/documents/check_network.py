@@ -7,7 +7,7 @@ A pass refuses or loses what is found here, but only on the host and one by one.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import ne
@@ -98,6 +98,10 @@ def _same_names(links: Iterable[LinkRequest]) -> Iterator[Clash]:
 
 
 def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
+    for host, number in Counter(address.ip for address in request.addresses).items():
+        if number > 1 and host.version == 6:
+            text = f"{host} has several prefix lengths, so only the first is set"
+            yield Clash(_place_of(request, _ADDRESSES), str(host), text)
     for address in request.addresses:
         network = address.network
         if address.version == 6 or network.prefixlen > _LAST_WITH_BROADCAST:

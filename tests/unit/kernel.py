@@ -484,9 +484,10 @@ class Kernel:
             self.bare.add((index, address))
         if address.version == 6 and device.mtu < MIN_IPV6_MTU:
             refuse(errno.EINVAL, "Invalid argument")
-        if address in self.addresses.setdefault(index, []):
-            return
-        self.addresses[index].append(address)
+        here = self.addresses.setdefault(index, [])
+        if address in here or (address.version == 6 and any(one.ip == address.ip for one in here)):
+            return  # an IPv6 address has one prefix length (ipv6_add_addr)
+        here.append(address)
         if device.up:
             self._connect(index, address)
 
@@ -512,6 +513,9 @@ class Kernel:
         hops = [(route.index, route.via), *route.others] if route.traits.kind == "unicast" else []
         for index, via in hops:
             self._next_hop(index, via, route.traits.onlink)
+        source = route.traits.source
+        if source and all(source != one.ip for own in self.addresses.values() for one in own):
+            refuse(errno.EINVAL, "Invalid argument (Invalid prefsrc address)")
         same = [one for one in self.routes if _identity(one) == _identity(route)]
         if same:
             self.routes[self.routes.index(same[0])] = route
@@ -558,6 +562,9 @@ class Kernel:
     def write_sysctl(self, path, value):
         if self.read_sysctl(path) is None:
             refuse(errno.ENOENT, "No such file or directory")
+        name = path.removeprefix("net/ipv6/conf/").removesuffix("/mtu")
+        if any(one.name == name and one.mtu < int(value) for one in self.devices.values()):
+            refuse(errno.EINVAL, "Invalid argument")  # addrconf_sysctl_mtu
         self.sysctls[path] = value
 
     def write_files(self, files):

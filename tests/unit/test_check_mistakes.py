@@ -77,6 +77,7 @@ INI = [  # what is replaced, by what, the line, a part of what is said
     ("gateway = 10.1.0.1", "gateway = 10.1.0.4", 9, "the address of the link itself"),
     ("mode = active-backup", "mode = active_backpu", 16, "active-backup"),
     ("mode = active-backup\n", "", 15, "it requires mode"),
+    ("fd00:3::4/64", "fd00:3::4/64, fd00:3::4/128", 13, "several prefix lengths"),
     (
         "mtu = 1500\n[bond",
         f"mtu = 9999\n[vlan {A}.7]\nmtu = 9500\n[bond",

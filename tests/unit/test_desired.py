@@ -7,7 +7,7 @@ from __future__ import annotations
 from ipaddress import ip_interface, ip_network
 
 import pytest
-from worlds import document, key, mac, nic, route, vlan, world
+from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
@@ -284,6 +284,20 @@ def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
     assert [one.text for one in resolution.problems] == [
         "address fd00::1/64: IPv6 needs an MTU of at least 1280"
     ]
+
+
+@pytest.mark.parametrize(("mtu", "most"), [("mtu = 1400\n", 1400), ("", 1500)])
+def test_an_ipv6_mtu_above_that_of_the_link_is_refused(mtu, most):
+    """The kernel answers EINVAL (addrconf_sysctl_mtu), in every pass."""
+    text = f"{NIC2}{mtu}sysctl.net.ipv6.conf.{{interface}}.mtu = "
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"{text}{most + 1}\n")
+    _, result, _ = agent.run()
+    reason = (
+        f"sysctl net.ipv6.conf.{{interface}}.mtu: {most + 1} is above the MTU of the link, {most}"
+    )
+    assert [problem.text for problem in agent.survey().resolution.problems] == [reason]
+    assert (result.failures, agent.plan()) == ((), ())
+    assert asked(f"{text}{most}\n").problems == ()
 
 
 def test_ipv6_sysctls_of_a_link_whose_mtu_is_too_small_for_them_are_refused():
@@ -604,6 +618,18 @@ def test_an_absent_nic_costs_the_other_its_address_too():
         .addresses
         == ()
     )
+
+
+def test_an_ipv6_address_with_several_prefix_lengths_is_set_with_the_first():
+    """The kernel refuses the others (ipv6_add_addr); of IPv4, it has all of them."""
+    text = f"[interface {mac(2)}]\naddresses = fd00::5/64, fd00::5/128, 10.0.0.5/24, 10.0.0.5/32\n"
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
+    _, result, _ = agent.run()
+    reason = "address fd00::5/128: the link has it with another prefix length"
+    assert [problem.text for problem in agent.survey().resolution.problems] == [reason]
+    addresses = [str(address) for address in agent.kernel.world().addresses[2]]
+    assert addresses == ["fe80::2/64", "fd00::5/64", "10.0.0.5/24", "10.0.0.5/32"]
+    assert (result.failures, agent.plan()) == ((), ())
 
 
 # --- forwarding -----------------------------------------------------------------------------------------------------

@@ -795,6 +795,14 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
                 " line 2, column 1"
             ),
         ),
+        (
+            "network-config",
+            "a: \u00e9\nb:\n\tc: 1\n".encode(),
+            (
+                "it is not YAML: while scanning for the next token found character '\\t' that"
+                ' cannot start any token in "<unicode string>", line 3, column 1'
+            ),
+        ),
         ("network-config", b"? [a]\n: b\n", "a key is not text"),
         ("network-config", b"just words", "it is not an object"),
     ],

@@ -98,6 +98,67 @@ def test_a_merge_key_is_no_repetition():
     assert faults(made("network-config", text)) == []
 
 
+OPTIONS = [
+    ("bond", {"bond-mode": "802.3ad", "bond_mode": "active-backup"}, "bond_mode"),
+    ("bond", {"bond-mode": "802.3ad", "bond_mode": "802.3ad"}, ""),
+    ("bonds", {"mode": "active-backup", "gratuitous-arp": 1, "gratuitious-arp": 2}, "itious"),
+    ("bonds", {"all-slaves-active": True, "all-members-active": False}, "all-members-active"),
+    ("bridges", {"ageing-time": 10, "aging-time": 20}, "aging-time"),
+    ("bridges", {"ageing-time": 10, "aging-time": "10"}, ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "key"), OPTIONS)
+def test_two_spellings_of_an_option_have_one_value(kind, options, key):
+    if kind == "bond":
+        document = v1({"type": kind, "name": "l", "bond_interfaces": ["a"], "params": options})
+    else:
+        link = {"interfaces": ["a"], "parameters": options}
+        document = made("network-config", json.dumps({"version": 2, kind: {"l": link}}))
+    errors = [fault for fault in document.faults if fault.severity == "error"]
+    assert [key in fault.key for fault in errors] == [True] * bool(key)
+    assert any(one.virtual for one in document.links) == (not key)
+
+
+GATEWAYS = [
+    {"gateway4": "10.1.0.1", "routes": [{"to": "default", "via": "10.1.0.2"}]},
+    {"routes": [{"to": "default", "via": "10.1.0.1"}, {"to": "0.0.0.0/0", "via": "10.1.0.2"}]},
+    {"gateway4": "10.1.0.1", "routes": [{"to": "default", "via": "10.1.0.1"}]},
+]
+
+
+@pytest.mark.parametrize("keys", GATEWAYS)
+def test_another_gateway_of_a_family_has_no_effect_and_is_named(keys):
+    nics = {"m": {"dhcp4": True}, "a": {"addresses": ["10.1.0.5/24"], **keys}}
+    document = made("network-config", json.dumps({"version": 2, "ethernets": nics}))
+    (link,) = [one for one in document.links if str(one.key) == "name a"]
+    assert [*map(str, link.routing.gateways)] == ["10.1.0.1"]
+    number = len(keys["routes"]) - 1
+    assert faults(document) == [
+        f'warning: network-config "ethernets.a": these keys have no effect: routes[{number}].via'
+    ] * ("10.1.0.2" in str(keys))
+
+
+def test_the_gateways_of_two_subnets_or_networks_are_one_and_the_other_is_named():
+    subnets = [
+        {"type": "static", "address": f"10.{number}.0.5/24", "gateway": f"10.{number}.0.1"}
+        for number in (1, 2)
+    ]
+    document = v1(
+        {**physical("m", "10.0.0.1/24"), "subnets": [{"type": "dhcp"}]},
+        {**physical("a", ""), "subnets": subnets},
+    )
+    assert [text.rpartition(": ")[2] for text in faults(document)] == ["subnets[1].gateway"]
+    networks = [
+        {"link": "a", "type": "ipv4", "ip_address": one["address"], "gateway": one["gateway"]}
+        for one in subnets
+    ]
+    networks.append({"link": "m", "type": "ipv4_dhcp"})
+    links_ = [{"id": "a", "ethernet_mac_address": A}, {"id": "m", "ethernet_mac_address": B}]
+    document = made("network_data.json", json.dumps({"links": links_, "networks": networks}))
+    assert [text.rpartition(": ")[2] for text in faults(document)] == ["networks[1].gateway"]
+
+
 def test_a_network_without_a_link_is_put_on_none():
     document = made(
         "network_data.json",

@@ -69,6 +69,19 @@ def test_a_vlan_on_the_management_nic_that_another_program_made_is_left_alone():
     assert (resolution.desired.links, resolution.problems) == ({}, ())
 
 
+def test_a_vlan_on_a_management_nic_that_is_down_is_refused_for_that():
+    """The document gives the management NIC to a VLAN with the default route."""
+    vlan = {"id": 5, "link": "a", "addresses": ["10.5.0.5/24"], "gateway4": "10.5.0.1"}
+    tree = {
+        "version": 2,
+        "ethernets": {"a": {"match": {"macaddress": mac(2)}}},
+        "vlans": {"v": vlan},
+    }
+    one = agent(machine(nic(1), nic(2), mgmt=1), "network-config", tree)
+    problems = [problem.text for problem in one.survey().resolution.problems]
+    assert problems == ["VLAN 5 cannot be up: its NIC is down"]
+
+
 def test_a_vlan_nic_of_compute_engine_may_be_on_the_primary_nic():
     tree = {
         "networkInterfaces": [{"mac": mac(1), "ip": "192.0.2.10"}],

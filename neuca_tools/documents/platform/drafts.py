@@ -201,12 +201,14 @@ class Draft:
             self._add_router(part, key, text)
 
     def _add_router(self, part: Part, key: str, text: str, family: int = 0) -> None:
-        """Add a router; the first of each family counts."""
+        """Add a router; the first of each family counts, and the key of another has no effect."""
         hop = part.parse(key, text, values.next_hop)
         if hop is not None and family not in (0, hop.version):
             part.fault(key, text, f"it is not an address of IPv{family}")
         elif hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
+        elif hop is not None and hop not in self.gateways:
+            part.disuse(key)
 
     def _add_hop(self, part: Part, key: str, via: Optional[str], network: Network) -> None:
         if via is None or via in UNSPECIFIED:

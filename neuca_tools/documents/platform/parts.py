@@ -142,6 +142,10 @@ class Part:
         """Count these keys as used, without those of an object in one of them."""
         self.used.update(map(self._path, keys))
 
+    def disuse(self, key: str) -> None:
+        """Count a key as unused after all."""
+        self.used.discard(self._path(key))
+
     def close(self, key: str = "") -> None:
         """Count a key, and everything below it, as used; without a key, this whole part."""
         self.used.update((self._path(key), self._path(f"{key}.*".lstrip("."))))

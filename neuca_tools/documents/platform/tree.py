@@ -180,6 +180,11 @@ def _compose(text: str, what: str) -> Any:  # noqa: ANN401 - PyYAML has no types
         return Loader().get_single_node()
     except yaml.YAMLError as error:
         reason = printable_line(" ".join(str(error).split())[:200])
+        mark = getattr(error, "problem_mark", None)
+        if mark is not None:
+            # libyaml does not say which one: often a tab.
+            letter = text[mark.index : mark.index + 1]
+            reason = reason.replace("character that", f"character {letter!r} that")
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
         reason = "an escape is not a character"

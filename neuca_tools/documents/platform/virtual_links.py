@@ -57,7 +57,10 @@ def set_options(
     if not (present or defaults):
         return True
     part, errors = part.for_nic(draft.key.mac), part.faults.unusable
+    texts: dict[str, list[str]] = {}
     for key in present:
+        if texts.setdefault(names[key], part.texts(key)) != part.texts(key):
+            part.fault(key, part.text(key), "another key sets this option to another value")
         _set_option(draft, part, key, names[key])
     if draft.virtual is not None:
         options = dict(draft.virtual.options)
