@@ -720,6 +720,23 @@ def test_half_of_the_flows_is_said(bad_of_five):
     assert "of its tests get no connection, the others work: as when one of several" in finding.text
 
 
+def test_lost_connections_of_each_test_show_a_path_that_loses_everything():
+    plan = mesh_of(24, groups=3)
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    text = "7 of 16 connections got no response"
+
+    def of_border(row):
+        groups = {group[row.client], group[row.server]}
+        return len(groups) == 2 and "r2" in groups
+
+    def rows_of_plan(plan):
+        return failing(plan, lambda *way: of_border(Row(0, *way)), error="some-lost", text=text)
+
+    (finding,) = confirmed(plan, rows_of_plan).findings
+    assert (finding.kind, finding.subject, finding.state) == ("unreachable", "group r2", CONFIRMED)
+    assert finding.text == text
+
+
 def test_a_duplicate_address_names_both_hosts_and_both_macs():
     plan = mesh_of(16)
     rows = [

@@ -59,6 +59,7 @@ MAX_VALUES = {
 ERRORS = (
     "refused",  # nothing listens there, or another host has the address
     "timeout",
+    "some-lost",  # connections from some ports get no response, others do
     "no-route",
     "unreachable",
     "no-network",  # the client's own routing table has no route to it

@@ -42,7 +42,7 @@ FIELDS = {
 }
 # Errors that say nothing of the path.
 ERRORS_WITHOUT_RESULT = frozenset({"local", "failed", "late"})
-WRONG_PEER, OWN_ADDRESS = "wrong-peer", "own-address"
+SOME_LOST, WRONG_PEER, OWN_ADDRESS = "some-lost", "wrong-peer", "own-address"
 WRONG_NIC_ERRORS = frozenset({"wrong-interface", "reserved"})
 # A symptom, and whether a test is bad out and back; None is not known.
 Judgement = tuple[str, Optional[bool], Optional[bool]]

@@ -42,6 +42,9 @@ from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, M
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
+# Connections without a response that show a lost path: 10% random loss takes all three SYNs of one
+# in 1,000. Of two equal paths, one is missed in one of 3,800 tests.
+MIN_LOST_FLOWS = 2
 # Of the routing table: no route, or one of type unreachable, prohibit or blackhole; 0 is that of
 # `permitted_route` itself.
 NO_ROUTE_ERRORS = (0, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)
@@ -90,6 +93,11 @@ def _carrier_changes(name: str) -> int:
 def _row_of_test(row: Row, plan: MeshPlan, route: PeerRoute, secret: bytes) -> Row:
     try:
         with closing(_connect_to_server(route, plan, secret)) as helper:
+        lost = reach.unanswered_flows(route.peer, plan.port + 1, route.source)
+        if MIN_LOST_FLOWS <= lost < reach.FLOWS:
+            count = f"{lost} of {reach.FLOWS} connections got no response"
+            text = f"{count}: as when one of several paths (ECMP, members of a bond) is lost"
+            return replace(row, error="some-lost", text=text)
             return _with_measurements(row, plan, route, helper)
     except AbsentError as error:
         return _with_error(row, error.reason, error)
