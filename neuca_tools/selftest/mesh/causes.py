@@ -191,10 +191,10 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
     within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
     if kind in kinds.HOSTS and _lacks_route(tests, names, bool(within)):
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
-    if kind == kinds.PAIR:
     for row in tests:
         if row.error == observe.SOME_LOST:
             return {kinds.PAIR: BAD_PAIR}.get(kind, UNREACHABLE), row.text or TEXTS[UNREACHABLE]
+    if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)
     share_bad = suspect.bad / (suspect.bad + suspect.good)
     if within or share_bad >= MIN_BAD_SHARE:

@@ -92,12 +92,12 @@ def _carrier_changes(name: str) -> int:
 
 def _row_of_test(row: Row, plan: MeshPlan, route: PeerRoute, secret: bytes) -> Row:
     try:
-        with closing(_connect_to_server(route, plan, secret)) as helper:
         lost = reach.unanswered_flows(route.peer, plan.port + 1, route.source)
         if MIN_LOST_FLOWS <= lost < reach.FLOWS:
             count = f"{lost} of {reach.FLOWS} connections got no response"
             text = f"{count}: as when one of several paths (ECMP, members of a bond) is lost"
             return replace(row, error="some-lost", text=text)
+        with closing(_connect_to_server(route, plan, secret)) as helper:
             return _with_measurements(row, plan, route, helper)
     except AbsentError as error:
         return _with_error(row, error.reason, error)
