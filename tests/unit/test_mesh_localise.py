@@ -799,6 +799,46 @@ def test_two_hosts_with_one_mac_are_both_named_and_a_router_is_not():
     assert judge_mesh(plan, behind).findings == ()
 
 
+def behind_routers(plan, same):
+    """Rows with the MACs of racks, of which the second host of `same` has that of the first."""
+    group = plan.group_by_host
+    mac = {name: mac_of(same[0] if name == same[1] else name) for name in group}
+    return [
+        replace(
+            row,
+            own_mac=mac[row.client],
+            macs=(mac[row.server],) if group[row.client] == group[row.server] else (),
+        )
+        for row in rows_of(plan)
+    ]
+
+
+def test_two_hosts_with_one_mac_are_no_fault_where_a_router_is_between_them():
+    plan = mesh_of(24, groups=3)
+    assert confirmed(plan, lambda of: behind_routers(of, ("n0", "n1"))).findings == ()
+    findings = confirmed(plan, lambda of: behind_routers(of, ("n0", "n3"))).findings
+    assert {(one.kind, one.names) for one in findings} == {
+        ("duplicate-mac", ("n0",)),
+        ("duplicate-mac", ("n3",)),
+    }
+
+
+def test_a_host_without_a_connection_has_the_mac_that_it_reports_itself():
+    plan = mesh_of(24, groups=3)
+
+    def rows_of_plan(plan):
+        return [
+            replace(row, macs=(), rate_out=None, rate_back=None, error="timeout")
+            if row.server == "n3"
+            else row
+            for row in behind_routers(plan, ("n0", "n3"))
+        ]
+
+    finding = confirmed(plan, rows_of_plan).findings[0]
+    assert (finding.kind, finding.names) == ("duplicate-mac", ("n3",))
+    assert finding.text == f"n0 and n3 both have the MAC {mac_of('n0')}"
+
+
 def test_a_link_that_flaps_is_no_wrong_nic():
     plan = mesh_of(16)
     rows = [

@@ -132,11 +132,13 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
 
 
 def _has_rivals(rows: Sequence[Row], suspect: Suspect) -> bool:
-    """Whether a second host with this address explains that there is no connection."""
+    """Whether a second host with this address or MAC explains that there is no connection."""
     if suspect.entity.kind not in kinds.HOSTS or suspect.symptom != observe.REACH:
         return False
+    names = suspect.entity.names
     has_macs = any(len(rows[number].macs) > 1 for number in suspect.tests)
-    return has_macs or bool(_hosts_with_address(rows, suspect.entity.names))
+    shares_mac = not set(names).isdisjoint(chain(*observe.hosts_by_shared_mac(rows).values()))
+    return has_macs or shares_mac or bool(_hosts_with_address(rows, names))
 
 
 def _hosts_with_address(rows: Iterable[Row], names: Collection[str]) -> list[str]:

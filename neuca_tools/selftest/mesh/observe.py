@@ -161,7 +161,7 @@ def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) ->
 
 
 def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """The MACs that answer for the addresses of two hosts, with their names.
+    """The MACs that two hosts of one network segment have, with their names.
 
     One that answers for more of them is a router or a proxy. An address for which several MACs
     answer says nothing of who has which.
@@ -169,9 +169,26 @@ def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
     ambiguous = {row.server for row in rows if len(row.macs) > 1}
     owners: dict[str, set[str]] = {}
     for row in rows:
+        if row.own_mac is not None:
+            owners.setdefault(row.own_mac, set()).add(row.client)
         if len(row.macs) == 1 and row.server not in ambiguous:
             owners.setdefault(row.macs[0], set()).add(row.server)
-    return {mac: sorted(names) for mac, names in owners.items() if len(names) == 2}
+    return {
+        mac: sorted(names)
+        for mac, names in owners.items()
+        if len(names) == 2 and names <= _segment_of(min(names), rows)
+    }
+
+
+def _segment_of(name: str, rows: Sequence[Row]) -> set[str]:
+    """This host and those that respond to ARP requests of it or, in turn, of one another."""
+    segment, size = {name}, 0
+    while len(segment) > size:
+        size = len(segment)
+        for row in rows:
+            if row.macs and not segment.isdisjoint((row.client, row.server)):
+                segment.update((row.client, row.server))
+    return segment
 
 
 def untested_pairs(

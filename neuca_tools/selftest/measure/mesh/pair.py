@@ -37,7 +37,7 @@ from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.measure.wait import wait_readable
-from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, MeshPlan, Row
+from neuca_tools.selftest.mesh.model import MAC, MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, MeshPlan, Row
 
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
@@ -72,8 +72,9 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
     macs = reach.answering_macs(peer, route.kernel_route, route.device)[:MAX_MACS]
-    row = _row_of_test(replace(row, macs=macs, nic_mtu=mtu), plan, route, secret)
-    return replace(row, flaps=_carrier_changes(name) - before)
+    own_mac = route.device.mac if MAC.fullmatch(route.device.mac) else None
+    row = replace(row, macs=macs, nic_mtu=mtu, own_mac=own_mac)
+    return replace(_row_of_test(row, plan, route, secret), flaps=_carrier_changes(name) - before)
 
 
 def _addresses_of(plan: MeshPlan, row: Row) -> tuple[Address, Address]:
