@@ -748,6 +748,29 @@ def test_a_duplicate_address_names_both_hosts_and_both_macs():
     assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
 
 
+def test_an_address_that_two_hosts_have_is_that_of_the_server_whoever_sees_it():
+    """A single client has the server's address in its own network, and is tested with it again."""
+    plan = mesh_of(24, groups=3)
+    slot = next(slot for slot in plan.slots if slot)
+    client, server = (plan.hosts[place].name for place in slot[0])
+    macs = (mac_of(server), "02:66:00:00:00:01")
+    rows = [
+        replace(row, macs=macs if (row.client, row.server) == (client, server) else ())
+        for row in rows_of(plan)
+    ]
+    again = [
+        replace(row, slot=len(plan.slots) + turn) for row in rows for turn in (0, 1) if row.macs
+    ]
+    later = replace(plan, slots=(*plan.slots, slot[:1], slot[:1]), retests=len(plan.slots))
+    (finding,) = judge_mesh(later, [*rows, *again]).findings
+    assert (finding.kind, finding.subject, finding.names) == (
+        "duplicate-address",
+        server,
+        (server,),
+    )
+    assert finding.state == CONFIRMED
+
+
 def test_a_host_that_has_the_address_of_its_peer_is_named():
     """Behind a router no MAC is known, and the other host refuses all connections."""
     plan = mesh_of(16)

@@ -260,7 +260,11 @@ def _finding_of(
 ) -> MeshFinding:
     """The finding of a suspect, whose symptom these observations are about."""
     retests = [seen for seen in observations if is_retest(plan, rows[seen.test])]
-    subject, direction = subject_of(suspect.entity)
+    entity = suspect.entity
+    if suspect.symptom == observe.IDENTITY and entity.kind == kinds.PAIR:
+        # Who answers for an address does not depend on the client.
+        entity = Entity(kinds.HOST, (suspect.bad_observations[-1].receiver.host,))
+    subject, direction = subject_of(entity)
     kind, text = cause_of(plan, rows, suspect)
     paths = [observation.hosts for observation in suspect.bad_observations]
     tests = list(dict.fromkeys(map(" > ".join, paths)))
@@ -274,7 +278,7 @@ def _finding_of(
         suspect.bad,
         suspect.good,
         text,
-        names=suspect.entity.names,
+        names=entity.names,
         tests=tuple(tests[-MAX_TESTS:]),
         equivalent=tuple(directed_subject(*subject_of(entity)) for entity in suspect.equivalent),
         path=paths[-1],
