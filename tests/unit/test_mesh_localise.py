@@ -902,6 +902,8 @@ def test_a_small_mtu_of_a_nic_is_no_hole():
     finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("small-mtu", ("n6",))
     assert finding.text == "its NIC has an MTU of 1400 bytes, paths of the others more"
+    more = [replace(row, mtu_back=1404) if row.nic_mtu == 1400 else row for row in rows]
+    assert judge_mesh(plan, more).findings[0].kind == "small-mtu"
     hole = [replace(row, nic_mtu=1500) for row in rows]
     assert judge_mesh(plan, hole).findings[0].kind == "mtu-hole"
 

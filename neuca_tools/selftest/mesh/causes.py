@@ -177,12 +177,11 @@ def _rival_macs(rows: Sequence[Row], names: Collection[str]) -> list[str]:
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
-    """Whether the MTU of a client's own NIC is the limit: nothing larger arrives in either way."""
+    """Whether the MTU of a client's own NIC is the limit, and the paths carry all of it."""
     group = plan.group_by_host
     for row in tests:
-        is_limit = (
-            row.nic_mtu and row.nic_mtu == row.mtu_out and row.mtu_back in (None, row.nic_mtu)
-        )
+        # Some drivers receive more than their MTU.
+        is_limit = row.nic_mtu and row.mtu_out == row.nic_mtu <= (row.mtu_back or row.nic_mtu)
         if is_limit and not {row.client, group[row.client]}.isdisjoint(entity.names):
             return SMALL_MTU, f"its NIC has an MTU of {row.nic_mtu} bytes, paths of the others more"
     return MTU_HOLE, TEXTS[MTU_HOLE]
