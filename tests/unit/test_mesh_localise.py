@@ -771,6 +771,20 @@ def test_an_address_that_two_hosts_have_is_that_of_the_server_whoever_sees_it():
     assert finding.state == CONFIRMED
 
 
+def test_pairs_without_a_connection_are_no_pass_after_good_retests_of_their_group():
+    plan = mesh_of(24, groups=3)
+    group = plan.group_by_host
+
+    def fails(client, server):
+        return group[client] != group[server] and "r2" in (group[client], group[server])
+
+    rows = failing(plan, fails)
+    later = with_retests(plan, rows, find_suspects(plan, rows))
+    found = judge_mesh(later, rows + [row for row in rows_of(later) if row.slot >= len(plan.slots)])
+    assert {finding.state for finding in found.findings} == {NOT_REPEATED}
+    assert (bool(found.untested), found.exit_code) == (True, ExitCode.INCONCLUSIVE)
+
+
 def test_a_host_that_has_the_address_of_its_peer_is_named():
     """Behind a router no MAC is known, and the other host refuses all connections."""
     plan = mesh_of(16)

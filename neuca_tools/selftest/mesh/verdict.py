@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import counted
@@ -141,7 +141,8 @@ def judge_mesh(
         _with_diagnosis(plan, finding, all_rows)
         for finding in _findings_of(plan, rows, suspects, observations)
     ]
-    explained = set[int]().union(*(suspect.tests for suspect in suspects))
+    stands = [finding.state != NOT_REPEATED for finding in findings]
+    explained = set[int]().union(*(suspect.tests for suspect in compress(suspects, stands)))
     failed = {
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
