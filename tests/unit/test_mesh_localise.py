@@ -771,6 +771,14 @@ def test_an_address_that_two_hosts_have_is_that_of_the_server_whoever_sees_it():
     assert finding.state == CONFIRMED
 
 
+def test_a_host_that_cannot_connect_is_retested_as_a_client():
+    plan = mesh_of(24, groups=3, rounds=8)
+    found = confirmed(plan, lambda of: failing(of, lambda client, _: client == "n4"))
+    assert [(one.kind, one.subject, one.direction, one.state) for one in found.findings] == [
+        ("unreachable", "n4", "out", CONFIRMED)
+    ]
+
+
 def test_pairs_without_a_connection_are_no_pass_after_good_retests_of_their_group():
     plan = mesh_of(24, groups=3)
     group = plan.group_by_host

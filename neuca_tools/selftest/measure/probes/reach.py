@@ -89,10 +89,7 @@ def _mac_in_reply(packet: bytes, peer: Address) -> set[str]:
 
 
 def unanswered_flows(peer: Address, port: int, source: Address) -> int:
-    """The number of FLOWS connections, each from another port, that get no response in time.
-
-    A refused connection got one. Raises OSError.
-    """
+    """The number of FLOWS connections from different ports without any response. Raises OSError."""
     with ExitStack() as stack:
         waiting = set[socket.socket]()
         for _ in range(FLOWS):
