@@ -197,8 +197,8 @@ def slow(name, part=0.5):
 def test_the_reference_is_a_high_quantile_or_what_is_expected_and_never_the_median():
     plan = mesh_of(8)
     rows = [Row(0, "n0", "n1", rate) for rate in (1e9, 1e9, 1e9, 4e8, 4e8, 4e8, 4e8)]
-    assert reference_values(rows, None)["rate"] == 1e9
-    assert reference_values(rows, 2e9)["rate"] == 2e9
+    assert reference_values(rows, None, 2e9)["rate"] == 1e9
+    assert reference_values(rows, 2e9, 2e9)["rate"] == 2e9
     assert plan.expect is None
 
 
@@ -225,6 +225,12 @@ def test_what_is_slow_is_named_with_its_direction(is_slow, kind, subject, direct
     plan = mesh_of(40, 4, rounds=39)
     (one,) = judge_mesh(plan, rows_of(plan, rate)).findings
     assert (one.kind, one.subject, one.direction) == (kind, subject, direction)
+
+
+def test_a_burst_above_the_rate_of_the_plan_makes_no_other_path_slow():
+    plan = mesh_of(16)
+    rows = rows_of(plan, lambda *way: 1.3e9 if way > ("n3",) else 1e9)
+    assert judge_mesh(plan, rows).findings == ()
 
 
 def test_a_finding_is_suspected_until_a_retest_shows_it_again():

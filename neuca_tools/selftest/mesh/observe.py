@@ -61,10 +61,10 @@ def known_values(rows: Iterable[Row], symptom: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def reference_values(rows: Sequence[Row], expect: Optional[float]) -> References:
-    """What a test should have of each symptom that is a number, in the units of `Row`."""
+def reference_values(rows: Sequence[Row], expect: Optional[float], limit: float) -> References:
+    """What a test should have of each symptom that is a number. Bursts may exceed the `limit`."""
     references = {symptom: _reference_of(rows, symptom) for symptom in FIELDS}
-    return {**references, RATE: expect or references[RATE]}
+    return {**references, RATE: expect or (references[RATE] and min(references[RATE], limit))}
 
 
 def _reference_of(rows: Iterable[Row], symptom: str) -> Optional[float]:
@@ -109,7 +109,8 @@ def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observa
     places = {name: Endpoint(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    references, by_scope = reference_values(rows, expect), _references_by_scope(rows, places)
+    references = reference_values(rows, expect, plan.rate)
+    by_scope = _references_by_scope(rows, places)
     shared = set(chain(*hosts_by_shared_mac(rows).values()))
     by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):

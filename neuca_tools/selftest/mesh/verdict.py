@@ -224,7 +224,7 @@ def _good_rates(
     if finding.symptom != observe.RATE or not diagnosed:
         return ()
     rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
-    references = observe.reference_values(tests_of(plan, rows), plan.expect)
+    references = observe.reference_values(tests_of(plan, rows), plan.expect, plan.rate)
     least = observe.MIN_RATE_SHARE * (references[observe.RATE] or math.inf)
     return rates if min(rates, default=0.0) >= least else ()
 
@@ -304,7 +304,7 @@ def _disjoint_paths(
 
 def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Iterator[str]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
-    references = observe.reference_values(rows, plan.expect)
+    references = observe.reference_values(rows, plan.expect, plan.rate)
     always = (observe.RATE, observe.LOSS, observe.DELAY, observe.JITTER)
     for symptom in dict.fromkeys((suspect.symptom, *always)):
         if symptom not in MEASURES:  # not a number
