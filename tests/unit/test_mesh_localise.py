@@ -901,6 +901,14 @@ def test_a_link_that_flaps_is_no_wrong_nic():
     assert "changes of its carrier during tests" in finding.text
 
 
+def test_a_link_that_flaps_is_no_pass_although_its_rates_are_good():
+    def rows_of_plan(plan):
+        return [replace(row, flaps=8 if row.client == "n6" else 0) for row in rows_of(plan)]
+
+    (finding,) = confirmed(mesh_of(24, groups=3, rounds=8), rows_of_plan).findings
+    assert (finding.kind, finding.names, finding.state) == ("flapping-link", ("n6",), CONFIRMED)
+
+
 def test_a_host_whose_processors_are_full_is_no_wrong_nic():
     plan = mesh_of(16)
 

@@ -141,13 +141,13 @@ def _judge_test(row: Row, references: References, has_shared_mac: bool) -> Itera
 
 
 def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judgement]:
-    """Both are about what the client sends, and say nothing of the way back."""
+    """Both are about the client and what it sends, such as over a link that goes down and up."""
     is_foreign = row.error in (WRONG_PEER, OWN_ADDRESS)
     if row.macs or is_foreign:
         yield IDENTITY, len(row.macs) > 1 or has_shared_mac or is_foreign, None
     if row.error not in (*ERRORS_WITHOUT_RESULT, OWN_ADDRESS):
         is_reached = row.error in (None, WRONG_PEER, *WRONG_NIC_ERRORS)
-        yield REACH, not is_reached, None
+        yield REACH, not is_reached or bool(row.flaps), None
 
 
 def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) -> Optional[bool]:
