@@ -874,6 +874,21 @@ def test_two_hosts_with_one_mac_are_no_fault_where_a_router_is_between_them():
     }
 
 
+def test_a_client_that_sees_one_mac_for_two_servers_is_not_at_fault():
+    plan = mesh_of(24, groups=3)
+    twins, client = ("n0", "n3"), "n12"
+
+    def rows_of_plan(plan):
+        return [
+            row if {row.client, row.server} & {client} else replace(row, macs=())
+            for row in behind_routers(plan, twins)
+            if row.client == client or row.server not in twins
+        ]
+
+    (finding,) = judge_mesh(plan, rows_of_plan(plan)).findings
+    assert (finding.kind, set(finding.names) < set(twins)) == ("duplicate-mac", True)
+
+
 def test_a_host_without_a_connection_has_the_mac_that_it_reports_itself():
     plan = mesh_of(24, groups=3)
 

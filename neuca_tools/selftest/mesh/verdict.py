@@ -36,6 +36,7 @@ CONFIRMING_SCORE = 2.0
 # The most paths of a run that are diagnosed, as a diagnosis takes longer than a test; and the most
 # of one finding about groups, which are diagnosed at the same time.
 MAX_DIAGNOSES, MAX_PATHS_OF_GROUPS = 8, 4
+ANSWERING = (kinds.HOST_IN, kinds.HOST)  # who answers for an address does not depend on the client
 # The most tests that are listed with a finding.
 MAX_TESTS = 20
 # A run is disturbed above these shares of tests on busy hosts, and of bad tests without a finding.
@@ -261,11 +262,10 @@ def _finding_of(
 ) -> MeshFinding:
     """The finding of a suspect, whose symptom these observations are about."""
     retests = [seen for seen in observations if is_retest(plan, rows[seen.test])]
-    entity = suspect.entity
-    if suspect.symptom == observe.IDENTITY and entity.kind == kinds.PAIR:
-        # Who answers for an address does not depend on the client.
-        entity = Entity(kinds.HOST, (suspect.bad_observations[-1].receiver.host,))
-    subject, direction = subject_of(entity)
+    if suspect.symptom == observe.IDENTITY and suspect.entity.kind not in ANSWERING:
+        server = Entity(kinds.HOST_IN, (suspect.bad_observations[-1].receiver.host,))
+        suspect = suspect._replace(entity=server, equivalent=())
+    subject, direction = subject_of(suspect.entity)
     kind, text = cause_of(plan, rows, suspect)
     paths = [observation.hosts for observation in suspect.bad_observations]
     tests = list(dict.fromkeys(map(" > ".join, paths)))
@@ -279,7 +279,7 @@ def _finding_of(
         suspect.bad,
         suspect.good,
         text,
-        names=entity.names,
+        names=suspect.entity.names,
         tests=tuple(tests[-MAX_TESTS:]),
         equivalent=tuple(directed_subject(*subject_of(entity)) for entity in suspect.equivalent),
         path=paths[-1],
