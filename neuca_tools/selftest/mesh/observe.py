@@ -64,7 +64,8 @@ def known_values(rows: Iterable[Row], symptom: str) -> list[float]:
 def reference_values(rows: Sequence[Row], expect: Optional[float], limit: float) -> References:
     """What a test should have of each symptom that is a number. Bursts may exceed the `limit`."""
     references = {symptom: _reference_of(rows, symptom) for symptom in FIELDS}
-    return {**references, RATE: expect or (references[RATE] and min(references[RATE], limit))}
+    achieved = references[RATE]
+    return {**references, RATE: expect or (achieved and min(achieved, limit))}
 
 
 def _reference_of(rows: Iterable[Row], symptom: str) -> Optional[float]:

@@ -42,8 +42,7 @@ from neuca_tools.selftest.mesh.model import MAC, MAX_DIAGNOSIS, MAX_MACS, MAX_TE
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
-# Of FLOWS without a response: 10% random loss takes the three SYNs of one connection in 1,000.
-MIN_LOST_FLOWS = 2
+MIN_LOST_FLOWS = 2  # of FLOWS: 10% random loss takes all three SYNs of one in 1,000
 # Of the routing table: no route, or one of type unreachable, prohibit or blackhole; 0 is that of
 # `permitted_route` itself.
 NO_ROUTE_ERRORS = (0, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)
