@@ -36,7 +36,6 @@ CONFIRMING_SCORE = 2.0
 # The most paths of a run that are diagnosed, as a diagnosis takes longer than a test; and the most
 # of one finding about groups, which are diagnosed at the same time.
 MAX_DIAGNOSES, MAX_PATHS_OF_GROUPS = 8, 4
-ANSWERING = (kinds.HOST_IN, kinds.HOST)  # who answers for an address does not depend on the client
 # The most tests that are listed with a finding.
 MAX_TESTS = 20
 # A run is disturbed above these shares of tests on busy hosts, and of bad tests without a finding.
@@ -262,7 +261,8 @@ def _finding_of(
 ) -> MeshFinding:
     """The finding of a suspect, whose symptom these observations are about."""
     retests = [seen for seen in observations if is_retest(plan, rows[seen.test])]
-    if suspect.symptom == observe.IDENTITY and suspect.entity.kind not in ANSWERING:
+    own = kinds.HOSTS if len(rows[suspect.tests[-1]].macs) > 1 else (kinds.HOST, kinds.HOST_IN)
+    if suspect.symptom == observe.IDENTITY and suspect.entity.kind not in own:
         server = Entity(kinds.HOST_IN, (suspect.bad_observations[-1].receiver.host,))
         suspect = suspect._replace(entity=server, equivalent=())
     subject, direction = subject_of(suspect.entity)
