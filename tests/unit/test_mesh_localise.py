@@ -197,8 +197,8 @@ def slow(name, part=0.5):
 def test_the_reference_is_a_high_quantile_or_what_is_expected_and_never_the_median():
     plan = mesh_of(8)
     rows = [Row(0, "n0", "n1", rate) for rate in (1e9, 1e9, 1e9, 4e8, 4e8, 4e8, 4e8)]
-    assert reference_values(rows, None)["rate"] == 1e9
-    assert reference_values(rows, 2e9)["rate"] == 2e9
+    assert reference_values(rows, None, 2e9)["rate"] == 1e9
+    assert reference_values(rows, 2e9, 2e9)["rate"] == 2e9
     assert plan.expect is None
 
 
@@ -225,6 +225,12 @@ def test_what_is_slow_is_named_with_its_direction(is_slow, kind, subject, direct
     plan = mesh_of(40, 4, rounds=39)
     (one,) = judge_mesh(plan, rows_of(plan, rate)).findings
     assert (one.kind, one.subject, one.direction) == (kind, subject, direction)
+
+
+def test_a_burst_above_the_rate_of_the_plan_makes_no_other_path_slow():
+    plan = mesh_of(16)
+    rows = rows_of(plan, lambda *way: 1.3e9 if way > ("n3",) else 1e9)
+    assert judge_mesh(plan, rows).findings == ()
 
 
 def test_a_finding_is_suspected_until_a_retest_shows_it_again():
@@ -720,6 +726,23 @@ def test_half_of_the_flows_is_said(bad_of_five):
     assert "of its tests get no connection, the others work: as when one of several" in finding.text
 
 
+def test_lost_connections_of_each_test_show_a_path_that_loses_everything():
+    plan = mesh_of(24, groups=3)
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    text = "7 of 16 connections got no response"
+
+    def of_border(row):
+        groups = {group[row.client], group[row.server]}
+        return len(groups) == 2 and "r2" in groups
+
+    def rows_of_plan(plan):
+        return failing(plan, lambda *way: of_border(Row(0, *way)), error="some-lost", text=text)
+
+    (finding,) = confirmed(plan, rows_of_plan).findings
+    assert (finding.kind, finding.subject, finding.state) == ("unreachable", "group r2", CONFIRMED)
+    assert finding.text == text
+
+
 def test_a_duplicate_address_names_both_hosts_and_both_macs():
     plan = mesh_of(16)
     rows = [
@@ -729,6 +752,51 @@ def test_a_duplicate_address_names_both_hosts_and_both_macs():
     finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("duplicate-address", ("n3",))
     assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
+
+
+def test_an_address_that_two_hosts_have_is_that_of_the_server_whoever_sees_it():
+    """A single client has the server's address in its own network, and is tested with it again."""
+    plan = mesh_of(24, groups=3)
+    slot = next(slot for slot in plan.slots if slot)
+    client, server = (plan.hosts[place].name for place in slot[0])
+    macs = (mac_of(server), "02:66:00:00:00:01")
+    rows = [
+        replace(row, macs=macs if (row.client, row.server) == (client, server) else ())
+        for row in rows_of(plan)
+    ]
+    again = [
+        replace(row, slot=len(plan.slots) + turn) for row in rows for turn in (0, 1) if row.macs
+    ]
+    later = replace(plan, slots=(*plan.slots, slot[:1], slot[:1]), retests=len(plan.slots))
+    (finding,) = judge_mesh(later, [*rows, *again]).findings
+    assert (finding.kind, finding.subject, finding.names) == (
+        "duplicate-address",
+        server,
+        (server,),
+    )
+    assert finding.state == CONFIRMED
+
+
+def test_a_host_that_cannot_connect_is_retested_as_a_client():
+    plan = mesh_of(24, groups=3, rounds=8)
+    found = confirmed(plan, lambda of: failing(of, lambda client, _: client == "n4"))
+    assert [(one.kind, one.subject, one.direction, one.state) for one in found.findings] == [
+        ("unreachable", "n4", "out", CONFIRMED)
+    ]
+
+
+def test_pairs_without_a_connection_are_no_pass_after_good_retests_of_their_group():
+    plan = mesh_of(24, groups=3)
+    group = plan.group_by_host
+
+    def fails(client, server):
+        return group[client] != group[server] and "r2" in (group[client], group[server])
+
+    rows = failing(plan, fails)
+    later = with_retests(plan, rows, find_suspects(plan, rows))
+    found = judge_mesh(later, rows + [row for row in rows_of(later) if row.slot >= len(plan.slots)])
+    assert {finding.state for finding in found.findings} == {NOT_REPEATED}
+    assert (bool(found.untested), found.exit_code) == (True, ExitCode.INCONCLUSIVE)
 
 
 def test_a_host_that_has_the_address_of_its_peer_is_named():
@@ -782,6 +850,61 @@ def test_two_hosts_with_one_mac_are_both_named_and_a_router_is_not():
     assert judge_mesh(plan, behind).findings == ()
 
 
+def behind_routers(plan, same):
+    """Rows with the MACs of racks, of which the second host of `same` has that of the first."""
+    group = plan.group_by_host
+    mac = {name: mac_of(same[0] if name == same[1] else name) for name in group}
+    return [
+        replace(
+            row,
+            own_mac=mac[row.client],
+            macs=(mac[row.server],) if group[row.client] == group[row.server] else (),
+        )
+        for row in rows_of(plan)
+    ]
+
+
+def test_two_hosts_with_one_mac_are_no_fault_where_a_router_is_between_them():
+    plan = mesh_of(24, groups=3)
+    assert confirmed(plan, lambda of: behind_routers(of, ("n0", "n1"))).findings == ()
+    findings = confirmed(plan, lambda of: behind_routers(of, ("n0", "n3"))).findings
+    assert {(one.kind, one.names) for one in findings} == {
+        ("duplicate-mac", ("n0",)),
+        ("duplicate-mac", ("n3",)),
+    }
+
+
+def test_a_client_that_sees_one_mac_for_two_servers_is_not_at_fault():
+    plan = mesh_of(24, groups=3)
+    twins, client = ("n0", "n3"), "n12"
+
+    def rows_of_plan(plan):
+        return [
+            row if {row.client, row.server} & {client} else replace(row, macs=())
+            for row in behind_routers(plan, twins)
+            if row.client == client or row.server not in twins
+        ]
+
+    (finding,) = judge_mesh(plan, rows_of_plan(plan)).findings
+    assert (finding.kind, set(finding.names) < set(twins)) == ("duplicate-mac", True)
+
+
+def test_a_host_without_a_connection_has_the_mac_that_it_reports_itself():
+    plan = mesh_of(24, groups=3)
+
+    def rows_of_plan(plan):
+        return [
+            replace(row, macs=(), rate_out=None, rate_back=None, error="timeout")
+            if row.server == "n3"
+            else row
+            for row in behind_routers(plan, ("n0", "n3"))
+        ]
+
+    finding = confirmed(plan, rows_of_plan).findings[0]
+    assert (finding.kind, finding.names) == ("duplicate-mac", ("n3",))
+    assert finding.text == f"n0 and n3 both have the MAC {mac_of('n0')}"
+
+
 def test_a_link_that_flaps_is_no_wrong_nic():
     plan = mesh_of(16)
     rows = [
@@ -791,6 +914,14 @@ def test_a_link_that_flaps_is_no_wrong_nic():
     finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("flapping-link", ("n6",))
     assert "changes of its carrier during tests" in finding.text
+
+
+def test_a_link_that_flaps_is_no_pass_although_its_rates_are_good():
+    def rows_of_plan(plan):
+        return [replace(row, flaps=8 if row.client == "n6" else 0) for row in rows_of(plan)]
+
+    (finding,) = confirmed(mesh_of(24, groups=3, rounds=8), rows_of_plan).findings
+    assert (finding.kind, finding.names, finding.state) == ("flapping-link", ("n6",), CONFIRMED)
 
 
 def test_a_host_whose_processors_are_full_is_no_wrong_nic():
@@ -822,6 +953,8 @@ def test_a_small_mtu_of_a_nic_is_no_hole():
     finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("small-mtu", ("n6",))
     assert finding.text == "its NIC has an MTU of 1400 bytes, paths of the others more"
+    more = [replace(row, mtu_back=1404) if row.nic_mtu == 1400 else row for row in rows]
+    assert judge_mesh(plan, more).findings[0].kind == "small-mtu"
     hole = [replace(row, nic_mtu=1500) for row in rows]
     assert judge_mesh(plan, hole).findings[0].kind == "mtu-hole"
 

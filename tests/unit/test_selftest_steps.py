@@ -646,6 +646,15 @@ def test_connections_are_opened_until_a_hundred_have_failed():
     assert (foreign.failed, foreign.no_address, foreign.rate) == (100, 100, 0.0)
 
 
+def test_connections_without_a_response_are_counted(monkeypatch):
+    """A listener that accepts nothing has room for one connection more than its backlog."""
+    monkeypatch.setattr(reach, "FLOW_SECONDS", 0.1)
+    with socket.create_server((str(HERE), 0), backlog=3) as listener:
+        port = listener.getsockname()[1]
+        assert reach.unanswered_flows(HERE, port, HERE) == reach.FLOWS - 4
+    assert reach.unanswered_flows(HERE, port, HERE) == 0
+
+
 def arp(operation=2, sender="10.0.0.2", mac=bytes(range(2, 8))):
     head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation)
     return head + mac + ip_address(sender).packed + bytes(10)

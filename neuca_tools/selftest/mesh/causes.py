@@ -132,11 +132,13 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
 
 
 def _has_rivals(rows: Sequence[Row], suspect: Suspect) -> bool:
-    """Whether a second host with this address explains that there is no connection."""
+    """Whether a second host with this address or MAC explains that there is no connection."""
     if suspect.entity.kind not in kinds.HOSTS or suspect.symptom != observe.REACH:
         return False
+    names = suspect.entity.names
     has_macs = any(len(rows[number].macs) > 1 for number in suspect.tests)
-    return has_macs or bool(_hosts_with_address(rows, suspect.entity.names))
+    shares_mac = not set(names).isdisjoint(chain(*observe.hosts_by_shared_mac(rows).values()))
+    return has_macs or shares_mac or bool(_hosts_with_address(rows, names))
 
 
 def _hosts_with_address(rows: Iterable[Row], names: Collection[str]) -> list[str]:
@@ -175,12 +177,11 @@ def _rival_macs(rows: Sequence[Row], names: Collection[str]) -> list[str]:
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
-    """Whether the MTU of a client's own NIC is the limit: nothing larger arrives in either way."""
+    """Whether the MTU of a client's own NIC is the limit, and the paths carry all of it."""
     group = plan.group_by_host
     for row in tests:
-        is_limit = (
-            row.nic_mtu and row.nic_mtu == row.mtu_out and row.mtu_back in (None, row.nic_mtu)
-        )
+        # Some drivers receive more than their MTU.
+        is_limit = row.nic_mtu and row.mtu_out == row.nic_mtu <= (row.mtu_back or row.nic_mtu)
         if is_limit and not {row.client, group[row.client]}.isdisjoint(entity.names):
             return SMALL_MTU, f"its NIC has an MTU of {row.nic_mtu} bytes, paths of the others more"
     return MTU_HOLE, TEXTS[MTU_HOLE]
@@ -191,6 +192,9 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
     within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
     if kind in kinds.HOSTS and _lacks_route(tests, names, bool(within)):
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
+    for row in tests:
+        if row.error == observe.SOME_LOST:
+            return {kinds.PAIR: BAD_PAIR}.get(kind, UNREACHABLE), row.text or TEXTS[UNREACHABLE]
     if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)
     share_bad = suspect.bad / (suspect.bad + suspect.good)

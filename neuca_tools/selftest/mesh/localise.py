@@ -272,7 +272,7 @@ def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
         for suspect in suspicions.suspects:
             explained.update(suspect.tests)
             if symptom == observe.IDENTITY:
-                shared.update(suspect.entity.names)
+                shared.update(seen.receiver.host for seen in suspect.bad_observations)
     return Suspicions(tuple(suspects), tuple(doubtful), tuple(dict.fromkeys(pairs_to_retest)))
 
 

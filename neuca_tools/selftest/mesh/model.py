@@ -59,6 +59,7 @@ MAX_VALUES = {
 ERRORS = (
     "refused",  # nothing listens there, or another host has the address
     "timeout",
+    "some-lost",  # connections from some ports get no response, others do
     "no-route",
     "unreachable",
     "no-network",  # the client's own routing table has no route to it
@@ -137,9 +138,9 @@ class Row:
     """The result of one test, as its client reports it: `out` is from the client to the server.
 
     Rates are those at which data arrived, in bit/s; losses are the share of bytes that TCP sent
-    again. MTUs in bytes: `nic_mtu` is that of the client's own device, whose link went up or down
-    `flaps` times meanwhile. `rtt`, the shortest round trip, and `jitter`, how far the slowest ones
-    exceed the median, in seconds. `macs` are those that answer for the server's address.
+    again. MTUs in bytes: `nic_mtu` is that of the client's own device, which has `own_mac`, and
+    whose link went up or down `flaps` times meanwhile. `rtt`, the shortest round trip, and
+    `jitter`, how far the slowest exceed the median, in seconds. `macs` answer for the server.
     `disturbed`: other programs or guests kept a processor of either host busy. `busy_client` and
     `busy_server` are the share of the time in which a processor was full. `error` is one of ERRORS.
     A value that is not known is None. A full diagnosis has texts, and the rate.
@@ -165,6 +166,7 @@ class Row:
     flaps: Optional[int] = None
     busy_client: Optional[float] = None
     busy_server: Optional[float] = None
+    own_mac: Optional[str] = None
 
 
 def tests_of(plan: MeshPlan, rows: Sequence[Row]) -> list[Row]:
@@ -301,9 +303,10 @@ def _is_within_bounds(row: Row) -> bool:
     # NaN is in no range.
     if not all(0 <= (getattr(row, name) or 0) <= most for name, most in MAX_VALUES.items()):
         return False
-    if len(row.macs) > MAX_MACS or not all(map(MAC.fullmatch, row.macs)):
+    macs = row.macs if row.own_mac is None else (row.own_mac, *row.macs)
+    if len(row.macs) > MAX_MACS or not all(map(MAC.fullmatch, macs)):
         return False
     texts = (row.text or "", *row.diagnosis)
     if len(row.diagnosis) > MAX_DIAGNOSIS or max(map(len, texts)) > MAX_TEXT:
         return False
-    return row.error is None or row.error in ERRORS
+    return row.error in (None, *ERRORS)

@@ -42,7 +42,7 @@ FIELDS = {
 }
 # Errors that say nothing of the path.
 ERRORS_WITHOUT_RESULT = frozenset({"local", "failed", "late"})
-WRONG_PEER, OWN_ADDRESS = "wrong-peer", "own-address"
+SOME_LOST, WRONG_PEER, OWN_ADDRESS = "some-lost", "wrong-peer", "own-address"
 WRONG_NIC_ERRORS = frozenset({"wrong-interface", "reserved"})
 # A symptom, and whether a test is bad out and back; None is not known.
 Judgement = tuple[str, Optional[bool], Optional[bool]]
@@ -61,10 +61,11 @@ def known_values(rows: Iterable[Row], symptom: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def reference_values(rows: Sequence[Row], expect: Optional[float]) -> References:
-    """What a test should have of each symptom that is a number, in the units of `Row`."""
+def reference_values(rows: Sequence[Row], expect: Optional[float], limit: float) -> References:
+    """What a test should have of each symptom that is a number. Bursts may exceed the `limit`."""
     references = {symptom: _reference_of(rows, symptom) for symptom in FIELDS}
-    return {**references, RATE: expect or references[RATE]}
+    achieved = references[RATE]
+    return {**references, RATE: expect or (achieved and min(achieved, limit))}
 
 
 def _reference_of(rows: Iterable[Row], symptom: str) -> Optional[float]:
@@ -109,7 +110,8 @@ def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observa
     places = {name: Endpoint(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    references, by_scope = reference_values(rows, expect), _references_by_scope(rows, places)
+    references = reference_values(rows, expect, plan.rate)
+    by_scope = _references_by_scope(rows, places)
     shared = set(chain(*hosts_by_shared_mac(rows).values()))
     by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):
@@ -140,13 +142,13 @@ def _judge_test(row: Row, references: References, has_shared_mac: bool) -> Itera
 
 
 def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judgement]:
-    """Both are about what the client sends, and say nothing of the way back."""
+    """Both are about the client and what it sends, such as over a link that goes down and up."""
     is_foreign = row.error in (WRONG_PEER, OWN_ADDRESS)
     if row.macs or is_foreign:
         yield IDENTITY, len(row.macs) > 1 or has_shared_mac or is_foreign, None
     if row.error not in (*ERRORS_WITHOUT_RESULT, OWN_ADDRESS):
         is_reached = row.error in (None, WRONG_PEER, *WRONG_NIC_ERRORS)
-        yield REACH, not is_reached, None
+        yield REACH, not is_reached or bool(row.flaps), None
 
 
 def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) -> Optional[bool]:
@@ -161,7 +163,7 @@ def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) ->
 
 
 def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """The MACs that answer for the addresses of two hosts, with their names.
+    """The MACs that two hosts of one network segment have, with their names.
 
     One that answers for more of them is a router or a proxy. An address for which several MACs
     answer says nothing of who has which.
@@ -169,9 +171,26 @@ def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
     ambiguous = {row.server for row in rows if len(row.macs) > 1}
     owners: dict[str, set[str]] = {}
     for row in rows:
+        if row.own_mac is not None:
+            owners.setdefault(row.own_mac, set()).add(row.client)
         if len(row.macs) == 1 and row.server not in ambiguous:
             owners.setdefault(row.macs[0], set()).add(row.server)
-    return {mac: sorted(names) for mac, names in owners.items() if len(names) == 2}
+    return {
+        mac: sorted(names)
+        for mac, names in owners.items()
+        if len(names) == 2 and names <= _segment_of(min(names), rows)
+    }
+
+
+def _segment_of(name: str, rows: Sequence[Row]) -> set[str]:
+    """This host and those that respond to ARP requests of it or, in turn, of one another."""
+    segment, size = {name}, 0
+    while len(segment) > size:
+        size = len(segment)
+        for row in rows:
+            if row.macs and not segment.isdisjoint((row.client, row.server)):
+                segment.update((row.client, row.server))
+    return segment
 
 
 def untested_pairs(

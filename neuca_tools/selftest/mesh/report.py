@@ -70,7 +70,7 @@ class MeshResult:
     @cached_property
     def reference(self) -> Optional[float]:
         """The rate that every path should carry, in bit/s."""
-        return reference_values(self.rows, self.plan.expect)[RATE]
+        return reference_values(self.rows, self.plan.expect, self.plan.rate)[RATE]
 
 
 def rates_of(result: MeshResult, kind: str) -> list[Rates]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, cycle, product
 
-from neuca_tools.selftest.mesh.entities import HOSTS, INSIDE, PAIR, Entity, pair_of
+from neuca_tools.selftest.mesh.entities import HOST, HOST_OUT, HOSTS, INSIDE, PAIR, Entity, pair_of
 from neuca_tools.selftest.mesh.localise import Suspicions
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity
 from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observe_tests, untested_pairs
@@ -78,6 +78,9 @@ class _Retests:
         if entity.kind in HOSTS:
             (name,) = entity.names
             partners = self._cleared_partners(name, turn)
+            if entity.kind == HOST_OUT or (entity.kind == HOST and turn % 2):
+                # Only a client knows its own NIC, and whether it can connect.
+                return self._first(((name, partner) for partner in partners), 1)
             return self._first(((partner, name) for partner in partners), 1)
         if entity.kind == PAIR:
             host, other = entity.names

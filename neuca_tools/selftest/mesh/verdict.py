@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import counted
@@ -141,7 +141,8 @@ def judge_mesh(
         _with_diagnosis(plan, finding, all_rows)
         for finding in _findings_of(plan, rows, suspects, observations)
     ]
-    explained = set[int]().union(*(suspect.tests for suspect in suspects))
+    stands = [finding.state != NOT_REPEATED for finding in findings]
+    explained = set[int]().union(*(suspect.tests for suspect in compress(suspects, stands)))
     failed = {
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
@@ -223,7 +224,7 @@ def _good_rates(
     if finding.symptom != observe.RATE or not diagnosed:
         return ()
     rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
-    references = observe.reference_values(tests_of(plan, rows), plan.expect)
+    references = observe.reference_values(tests_of(plan, rows), plan.expect, plan.rate)
     least = observe.MIN_RATE_SHARE * (references[observe.RATE] or math.inf)
     return rates if min(rates, default=0.0) >= least else ()
 
@@ -260,6 +261,10 @@ def _finding_of(
 ) -> MeshFinding:
     """The finding of a suspect, whose symptom these observations are about."""
     retests = [seen for seen in observations if is_retest(plan, rows[seen.test])]
+    own = kinds.HOSTS if len(rows[suspect.tests[-1]].macs) > 1 else (kinds.HOST, kinds.HOST_IN)
+    if suspect.symptom == observe.IDENTITY and suspect.entity.kind not in own:
+        server = Entity(kinds.HOST_IN, (suspect.bad_observations[-1].receiver.host,))
+        suspect = suspect._replace(entity=server, equivalent=())
     subject, direction = subject_of(suspect.entity)
     kind, text = cause_of(plan, rows, suspect)
     paths = [observation.hosts for observation in suspect.bad_observations]
@@ -299,7 +304,7 @@ def _disjoint_paths(
 
 def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Iterator[str]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
-    references = observe.reference_values(rows, plan.expect)
+    references = observe.reference_values(rows, plan.expect, plan.rate)
     always = (observe.RATE, observe.LOSS, observe.DELAY, observe.JITTER)
     for symptom in dict.fromkeys((suspect.symptom, *always)):
         if symptom not in MEASURES:  # not a number

@@ -37,11 +37,12 @@ from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.measure.wait import wait_readable
-from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, MeshPlan, Row
+from neuca_tools.selftest.mesh.model import MAC, MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, MeshPlan, Row
 
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
+MIN_LOST_FLOWS = 2  # of FLOWS: 10% random loss takes all three SYNs of one in 1,000
 # Of the routing table: no route, or one of type unreachable, prohibit or blackhole; 0 is that of
 # `permitted_route` itself.
 NO_ROUTE_ERRORS = (0, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)
@@ -69,8 +70,9 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
     macs = reach.answering_macs(peer, route.kernel_route, route.device)[:MAX_MACS]
-    row = _row_of_test(replace(row, macs=macs, nic_mtu=mtu), plan, route, secret)
-    return replace(row, flaps=_carrier_changes(name) - before)
+    own_mac = route.device.mac if MAC.fullmatch(route.device.mac) else None
+    row = replace(row, macs=macs, nic_mtu=mtu, own_mac=own_mac)
+    return replace(_row_of_test(row, plan, route, secret), flaps=_carrier_changes(name) - before)
 
 
 def _addresses_of(plan: MeshPlan, row: Row) -> tuple[Address, Address]:
@@ -89,6 +91,11 @@ def _carrier_changes(name: str) -> int:
 
 def _row_of_test(row: Row, plan: MeshPlan, route: PeerRoute, secret: bytes) -> Row:
     try:
+        lost = reach.unanswered_flows(route.peer, plan.port + 1, route.source)
+        if MIN_LOST_FLOWS <= lost < reach.FLOWS:
+            count = f"{lost} of {reach.FLOWS} connections got no response"
+            text = f"{count}: as when one of several paths (ECMP, members of a bond) is lost"
+            return replace(row, error="some-lost", text=text)
         with closing(_connect_to_server(route, plan, secret)) as helper:
             return _with_measurements(row, plan, route, helper)
     except AbsentError as error:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import struct
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Optional
 
 from neuca_tools.backends.routing import FAMILIES
@@ -27,6 +28,8 @@ ARP_TRIES, ARP_SECONDS = 3, 0.4  # ARP requests, and seconds to wait for all ans
 # Pings, the seconds between them, and the seconds after which there are no more.
 PINGS, PING_EVERY, PING_SECONDS = 5, 0.05, 1.0
 CONNECT_SECONDS = 3.0  # for one connection
+# Connections that show a lost path, and seconds for each: its SYN is sent after 0, 1 and 3 s.
+FLOWS, FLOW_SECONDS = 16, 4.0
 MAX_FAILED = 100  # failed connections after which the test ends
 
 
@@ -83,6 +86,22 @@ def _mac_in_reply(packet: bytes, peer: Address) -> set[str]:
         return set()
     _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
     return {mac.hex(":")} if (operation, address) == (REPLY, peer.packed) else set()
+
+
+def unanswered_flows(peer: Address, port: int, source: Address) -> int:
+    """The number of FLOWS connections from different ports without any response. Raises OSError."""
+    with ExitStack() as stack:
+        waiting = set[socket.socket]()
+        for _ in range(FLOWS):
+            connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM)
+            waiting.add(stack.enter_context(connection))
+            connection.setblocking(False)
+            connection.bind((str(source), 0))
+            connection.connect_ex((str(peer), port))
+        deadline = time.monotonic() + FLOW_SECONDS
+        while waiting and (seconds := deadline - time.monotonic()) > 0:
+            waiting.difference_update(select.select([], waiting, [], seconds)[1])
+        return len(waiting)
 
 
 def connection_rate(peer: Address, port: int, source: Address, seconds: float) -> Connections:
