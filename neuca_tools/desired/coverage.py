@@ -243,9 +243,14 @@ def _routes_of_others(
 
     Of several with one metric, the kernel uses the first, as it lists them.
     """
+
+    def is_other(route: Route) -> bool:
+        return route.index not in left_out and not route.is_ours
+
+    shared = {route.to for route in world.routes if is_other(route) and route.to in prefixes}
     by_prefix, own = defaultdict[Network, list[Route]](list), set[tuple[Network, int]]()
-    for route in (route for route in world.routes if route.to in prefixes):
-        if route.index in left_out or route.is_ours:
+    for route in (route for route in world.routes if shared and route.to in shared):
+        if not is_other(route):
             own.add((route.to, route.metric))
         elif (route.to, route.metric) not in own:
             by_prefix[route.to].append(route)

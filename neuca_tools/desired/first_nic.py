@@ -51,16 +51,13 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
 def _without_guests(
     nics: Sequence[Device], addressed: Collection[int], world: World
 ) -> Sequence[Device]:
-    """Without the veths and taps that belong to containers, guests and VPNs of this host.
+    """Without the veths and taps of containers, guests and VPNs, if hardware has an address.
 
-    In a container, these are at most those in bridges, if a hardware NIC has an address.
+    Of a container, one that is in no bridge is its own.
     """
-    hardware = [nic for nic in nics if nic.hardware]
-    if world.hosts_guests:
-        return hardware
-    if not any(nic.index in addressed for nic in hardware):
+    if not any(nic.hardware and nic.index in addressed for nic in nics):
         return nics
-    return [nic for nic in nics if nic.hardware or not _is_port(nic, world)]
+    return [nic for nic in nics if nic.hardware or not (world.hosts_guests or _is_port(nic, world))]
 
 
 def _is_port(nic: Device, world: World) -> bool:

@@ -544,7 +544,6 @@ MISSING = {
     ("oracle", "virtualRouterIp"): lambda tree: tree[1].pop("virtualRouterIp"),
     ("gce", "mac"): lambda tree: tree["networkInterfaces"][1].update(mac=None),
     ("gce", "gateway"): lambda tree: tree["networkInterfaces"][1].pop("gateway"),
-    ("gce", "subnetmask"): lambda tree: tree["networkInterfaces"][1].update(subnetmask=""),
     ("digitalocean", "mac"): lambda tree: tree["interfaces"]["private"][0].pop("mac"),
     ("vultr", "mac"): lambda tree: tree["interfaces"][1].update(mac=""),
     ("hetzner", "mac_address"): lambda tree: tree[0].pop("mac_address"),

@@ -365,7 +365,8 @@ READERS = {
     clouds.OCI: (KEYS[clouds.OCI], OCI, set()),
     # `vlan` repeats the key of the VLAN's object.
     clouds.GCE: (KEYS[clouds.GCE], GCE, {"vlan"}),
-    clouds.HETZNER: (KEYS[clouds.HETZNER], HETZNER, set()),
+    # `networks` is our name of the whole list, in which a null item is kept.
+    clouds.HETZNER: (KEYS[clouds.HETZNER], HETZNER, {"networks"}),
     clouds.DIGITALOCEAN: (KEYS[clouds.DIGITALOCEAN], [DROPLET], set()),
     clouds.VULTR: (KEYS[clouds.VULTR], [VULTR, vultr_with_options()], set()),
     # The names of DNS servers and domains in netplan's format.

@@ -84,16 +84,19 @@ GUESTS = {
 
 @pytest.mark.parametrize("guest_nic", GUESTS.values(), ids=GUESTS)
 @pytest.mark.parametrize("addresses", [(9, 10), (10,), (9,), ()])
-def test_a_veth_or_tap_beside_hardware_is_believed_in_containers_only(guest_nic, addresses):
+def test_a_veth_or_tap_beside_hardware_with_an_address_is_believed_in_containers_only(
+    guest_nic, addresses
+):
     """The agent may be installed on a host on which Kubernetes, guests or a VPN run already."""
     hardware = nic(10, mac=mac(1), permanent_mac=mac(1), slot=SLOTS[1], up=True, carrier=True)
     seen = world(guest_nic, hardware, routes=[route("0.0.0.0/0", 9, "10.0.9.1", 3, DHCP)],
                  addresses={index: f"10.0.{index}.9/24" for index in addresses})  # fmt: skip
-    for is_container, believed in ((False, 1), (True, 9)):
+    for is_container in (False, True):
         inside = replace(seen, is_container=is_container)
         roles = assign_roles(inside, {mac(2)}, Policy(), Record())
-        assert roles.choice.belief.mac == mac(believed)
-        assert (roles.role(mac(9)) == "management") is is_container
+        is_believed = is_container or 10 not in addresses
+        assert roles.choice.belief.mac == (mac(9) if is_believed else mac(1))
+        assert (roles.role(mac(9)) == "management") is is_believed
 
 
 @pytest.mark.parametrize(("kind", "believed"), [("vrf", 9), ("bond", 9), ("bridge", 1)])

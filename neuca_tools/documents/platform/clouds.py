@@ -160,7 +160,7 @@ def _read_gce(root: Part) -> PlatformDocument:
             draft.hint_management(PRIMARY, firm=True)
         else:
             if nic.text("ip"):
-                nic.has_all("gateway", "subnetmask")
+                nic.has_all("gateway")
             _add_gce_addresses(draft)
         nics[str(number)] = draft
     return finish_document([*nics.values(), *_gce_vlans(root, nics)], root)
