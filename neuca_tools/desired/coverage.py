@@ -244,17 +244,23 @@ def _routes_of_others(
     Of several with one metric, the kernel uses the first, as it lists them.
     """
 
-    def is_other(route: Route) -> bool:
-        return route.index not in left_out and not route.is_ours
-
-    shared = {route.to for route in world.routes if is_other(route) and route.to in prefixes}
+    others = {*_others(world.routes, left_out, prefixes)}
     by_prefix, own = defaultdict[Network, list[Route]](list), set[tuple[Network, int]]()
-    for route in (route for route in world.routes if shared and route.to in shared):
-        if not is_other(route):
+    for route in (route for route in world.routes if others and route.to in others):
+        if route.index in left_out or route.is_ours:
             own.add((route.to, route.metric))
         elif (route.to, route.metric) not in own:
             by_prefix[route.to].append(route)
     return by_prefix
+
+
+def _others(
+    routes: Iterable[Route], left_out: Collection[int], prefixes: Collection[Network]
+) -> Iterator[Network]:
+    """Those of the prefixes to which other programs have routes."""
+    for route in routes:
+        if route.index not in left_out and not route.is_ours and route.to in prefixes:
+            yield route.to
 
 
 def _requested_networks(links: Mapping[LinkKey, Link]) -> Iterator[_Requested]:
