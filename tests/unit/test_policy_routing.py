@@ -976,6 +976,22 @@ def assert_linear(make, size=200):
     assert long < short * 5 * 1.5
 
 
+def test_routes_through_absent_networks_cost_their_sum():
+    def planned(size):
+        addresses = ", ".join(f"10.0.{one}.5/24" for one in range(size))
+        routes = "".join(f"20.0.{one}.0/24 = 10.0.{one}.9 table 77\n" for one in range(size))
+        text = f"[interface {mac(2)}]\naddresses = {addresses}\n[routes]\n{routes}"
+        agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
+        agent.run()
+        agent.kernel.addresses[2] = []
+        agent.kernel.routes = [route for route in agent.kernel.routes if route.index != 2]
+        decision = agent.survey()
+        assert decision.plan(decision.changed()) == ()
+        return lambda: decision.plan(decision.changed())
+
+    assert_linear(planned)
+
+
 def test_rules_beside_many_management_addresses_cost_their_sum():
     def judged(size):
         rules = "".join(
