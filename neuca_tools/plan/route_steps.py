@@ -259,12 +259,12 @@ def _is_possible(
 def _routes_through(
     hops: Iterable[Hop], networks: Iterable[tuple[LinkKey, Network]]
 ) -> Iterator[Hop]:
-    """The routes with a next hop in one of these networks on its link."""
+    """The routes with a next hop in one of these networks on its link, unless it is on-link."""
     networks_by_link = defaultdict[LinkKey, list[Network]](list)
     for key, network in networks:
         networks_by_link[key].append(network)
     tables = {key: NetworkTable(networks_by_link[key]) for key in networks_by_link}
-    for hop in hops:
+    for hop in (hop for hop in hops if not hop.traits.onlink):
         for key, via in ((hop.link, hop.via), *hop.others):
             if via and key in tables and any(tables[key].covering(via)):
                 yield hop

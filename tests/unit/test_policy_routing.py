@@ -401,6 +401,18 @@ def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift, gatew
     assert texts(one.plan()) == []
 
 
+def test_a_route_to_an_on_link_next_hop_needs_no_network():
+    via = f"10.0.0.9 interface {mac(2)} on-link table 77"
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.5/24\n[routes]\n10.70.0.0/16 = {via}\n"
+    one = Agent(machine(nic(1), nic(2), mgmt=1), text)
+    one.run()
+    one.kernel.delete_address(2, ip_interface("10.0.0.5/24"))
+    one.kernel.routes = [found for found in one.kernel.routes if found.traits.table != 77]
+    operations, result, _ = one.run(start=False)
+    assert [str(new.hop.to) for new in operations] == ["10.70.0.0/16"]
+    assert result.failures == ()
+
+
 def test_routes_of_a_table_wait_for_a_nic_that_is_not_retried():
     """Each attempt changes routes, which is a reason for the next pass (`linkwatch`)."""
     one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
