@@ -327,14 +327,21 @@ def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) ->
 
 
 def _unrouted_addresses(world: World) -> Iterator[tuple[int, Address]]:
-    """Index and address where somebody has deleted the kernel's route to the network."""
+    """Index and address where somebody has deleted the kernel's route to the network.
+
+    A route of ours with the kernel's metric, 0 or 256 for IPv6, has replaced it.
+    """
     routes = chain(world.routes, world.other_routes)
-    direct = {(route.index, route.to) for route in routes if not (route.via or route.is_ours)}
+    direct = {(route.index, route.to) for route in routes if _is_connecting(route)}
     up = (index for index, device in world.devices.items() if device.up)
     for index in world.addresses.keys() & up:
         for address in filter(_has_network, world.addresses[index]):
             if (index, address.network) not in direct:
                 yield index, address
+
+
+def _is_connecting(route: Route) -> bool:
+    return route.metric in (0, 256) if route.is_ours else not route.via
 
 
 def _has_network(address: Address) -> bool:

@@ -288,8 +288,8 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     above = {}
     for device in scene.world.devices.values():
         if device.index not in ours:
-            text = f'"{device.name}" is on top of it'
-            above.update(dict.fromkeys((device.lower, device.master), text))
+            above[device.lower] = f'"{device.name}" is on top of it'
+            above[device.master] = f'somebody put "{device.name}" into it'
     reasons = {}
     for key in sorted({*keys} & devices.keys()):
         reason = above.get(devices[key].index, "")

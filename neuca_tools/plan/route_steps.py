@@ -19,6 +19,7 @@ from typing import Optional
 
 from neuca_tools.desired.mtu import MIN_IPV6_MTU, USUAL_MTU
 from neuca_tools.model import Address, Hop, Host, LinkKey, Network, NetworkState, Route
+from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Plan, Target, of_kind
@@ -258,11 +259,12 @@ def _is_possible(
 def _routes_through(
     hops: Iterable[Hop], networks: Iterable[tuple[LinkKey, Network]]
 ) -> Iterator[Hop]:
-    """The routes with a next hop in one of these networks on its link."""
+    """The routes with a next hop in one of these networks on its link, unless it is on-link."""
     networks_by_link = defaultdict[LinkKey, list[Network]](list)
     for key, network in networks:
         networks_by_link[key].append(network)
-    for hop in hops:
+    tables = {key: NetworkTable(networks_by_link[key]) for key in networks_by_link}
+    for hop in (hop for hop in hops if not hop.traits.onlink):
         for key, via in ((hop.link, hop.via), *hop.others):
-            if via and any(via in network for network in networks_by_link[key]):
+            if via and key in tables and any(tables[key].covering(via)):
                 yield hop

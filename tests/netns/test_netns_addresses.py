@@ -149,6 +149,15 @@ def test_a_requested_address_without_the_route_to_its_network_gets_it(lab, how):
     assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
 
 
+@pytest.mark.parametrize("way", [f"interface {mac(1)}", "172.16.0.254"])
+def test_a_requested_route_may_replace_the_one_to_the_network_of_an_address(lab, way):
+    lab.veth("dp1", 1)
+    routes = f"172.16.0.0/24 = {way} metric 0\nfd00:16::/64 = interface {mac(1)} metric 256\n"
+    assert lab.once(f"{up('172.16.0.1/24', 'fd00:16::1/64')}[routes]\n{routes}").code == 0
+    assert len(lab.routes("172.16.0.0/24") + lab.routes("fd00:16::/64", 6)) == 2
+    assert lab.plan() == []
+
+
 def test_an_address_that_another_host_has_is_a_problem(lab):
     lab.veth("dp1", 1, up=True)
     for table in ("all", "dp1"):

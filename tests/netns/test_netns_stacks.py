@@ -155,7 +155,7 @@ def test_what_somebody_put_into_our_bridge_stays_and_keeps_it(two):
     two.ip("link set theirs master br7")
     assert two.once().code == 0
     assert two.once(NIC + OTHER).code == 4
-    text = 'it is no longer requested, but "theirs" is on top of it'
+    text = 'it is no longer requested, but somebody put "theirs" into it'
     assert two.problems("br7") == [("refused", text)]
     assert (master(two, "theirs"), bool(two.link("br7"))) == ("br7", True)
     two.ip("link del theirs")

@@ -401,6 +401,18 @@ def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift, gatew
     assert texts(one.plan()) == []
 
 
+def test_a_route_to_an_on_link_next_hop_needs_no_network():
+    via = f"10.0.0.9 interface {mac(2)} on-link table 77"
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.5/24\n[routes]\n10.70.0.0/16 = {via}\n"
+    one = Agent(machine(nic(1), nic(2), mgmt=1), text)
+    one.run()
+    one.kernel.delete_address(2, ip_interface("10.0.0.5/24"))
+    one.kernel.routes = [found for found in one.kernel.routes if found.traits.table != 77]
+    operations, result, _ = one.run(start=False)
+    assert [str(new.hop.to) for new in operations] == ["10.70.0.0/16"]
+    assert result.failures == ()
+
+
 def test_routes_of_a_table_wait_for_a_nic_that_is_not_retried():
     """Each attempt changes routes, which is a reason for the next pass (`linkwatch`)."""
     one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
@@ -974,6 +986,22 @@ def assert_linear(make, size=200):
     make(1)()
     short, long = (steps(make(one)) for one in (size // 5, size))
     assert long < short * 5 * 1.5
+
+
+def test_routes_through_absent_networks_cost_their_sum():
+    def planned(size):
+        addresses = ", ".join(f"10.0.{one}.5/24" for one in range(size))
+        routes = "".join(f"20.0.{one}.0/24 = 10.0.{one}.9 table 77\n" for one in range(size))
+        text = f"[interface {mac(2)}]\naddresses = {addresses}\n[routes]\n{routes}"
+        agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
+        agent.run()
+        agent.kernel.addresses[2] = []
+        agent.kernel.routes = [route for route in agent.kernel.routes if route.index != 2]
+        decision = agent.survey()
+        assert decision.plan(decision.changed()) == ()
+        return lambda: decision.plan(decision.changed())
+
+    assert_linear(planned)
 
 
 def test_rules_beside_many_management_addresses_cost_their_sum():

@@ -402,7 +402,7 @@ def test_a_nic_that_somebody_has_put_into_a_link_of_ours_stays_and_keeps_it(text
     assert run(one) == []
     run(one, f"[interface {ONE}]\nmtu = 1400\n")
     assert one.kernel.devices[4].master == master
-    assert 'but "eth4" is on top of it' in str(one.survey().resolution.problems)
+    assert 'but somebody put "eth4" into it' in str(one.survey().resolution.problems)
     one.kernel.set_master(4, 0)
     run(one)
     assert one.kernel.named(name) is None
