@@ -105,7 +105,7 @@ def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
         if _interpret_tree(name, earlier[name]).links:
             return f"{name} is empty or missing"
     network, of_network = trees.get(openstack.NAME, _LISTS), earlier.get(openstack.NAME, {})
-    lost = min(of_network.keys() & _LISTS.keys() - network.keys(), default="")
+    lost = min((key for key in _LISTS.keys() - network.keys() if of_network.get(key)), default="")
     return lost and f"{openstack.NAME} has no {lost} any more"
 
 
