@@ -178,6 +178,9 @@ def _mount_at(device: str, kind: str, real: str) -> None:
         try:
             call("mount", *words, _MS_NOSUID_NODEV, None)
         except OSError as error:
+            if error.errno == errno.ENODEV:  # mount(2)
+                reason = f'the kernel has no file system "{kind}"'
+                raise OSError(error.errno, reason) from None
             # A write-protected disk is mounted read-only, as by mount(8).
             if error.errno not in (errno.EACCES, errno.EROFS):
                 raise
