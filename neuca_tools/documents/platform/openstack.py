@@ -67,10 +67,9 @@ def read(root: Part) -> PlatformDocument:
     for link in kinds["vlan"]:
         unknown = "no link has this id, ignoring the VLAN"
         _add_draft(drafts, link, drafts.vlan_draft(link, ("vlan_link", "vlan_id"), unknown))
-    # Its link may be one without an id.
-    is_doubtful = not drafts or not all(draft.part.text("id") for draft in drafts.values())
+    unknown = _severity_of_unknown_ids(drafts)
     for network in root.parts("networks"):
-        _add_network(network, drafts, "error" if is_doubtful else "warning")
+        _add_network(network, drafts, unknown)
     return finish_document(drafts.values(), root, by_hand=True)
 
 
@@ -131,6 +130,12 @@ def _set_lower_devices(drafts: LinkDrafts, named: LinkDrafts, bond: Draft, upper
     drafts.set_members(bond, upper.part, upper.key)
     known = drafts if (bond.part.text("bond_primary") or "") in drafts else named
     known.set_primary(bond, bond.part, "bond_primary")
+
+
+def _severity_of_unknown_ids(drafts: LinkDrafts) -> Severity:
+    """An error if the link may be one without an id, or if there are no links at all."""
+    have_ids = all(draft.part.text("id") for draft in drafts.values())
+    return "warning" if drafts and have_ids else "error"
 
 
 def _add_network(network: Part, drafts: LinkDrafts, unknown: Severity) -> None:
