@@ -38,7 +38,7 @@ SHARED = (Path("/"), Path("/var"), Path("/var/lib"), Path("/var/log"), Path("/va
 # _netdev: the disk is unmounted before the network is stopped (systemd.mount(5)). nosuid, nodev:
 # no set-user-ID program or device node on the disk gives anybody root here.
 OPTIONS = "_netdev,nosuid,nodev"
-_MS_NOSUID_NODEV = 2 | 4  # linux/mount.h
+_MS_RDONLY, _MS_NOSUID_NODEV = 1, 2 | 4  # linux/mount.h
 
 
 class RefusedError(ApplyError):
@@ -174,7 +174,17 @@ def _mount_at(device: str, kind: str, real: str) -> None:
         place = Path(f"/proc/self/fd/{directory}")
         if str(place.readlink()) != real:
             raise OSError(errno.ELOOP, "a link leads elsewhere")
-        call("mount", device.encode(), bytes(place), kind.encode(), _MS_NOSUID_NODEV, None)
+        words = (device.encode(), bytes(place), kind.encode())
+        try:
+            call("mount", *words, _MS_NOSUID_NODEV, None)
+        except OSError as error:
+            if error.errno == errno.ENODEV:  # mount(2)
+                reason = f'the kernel has no file system "{kind}"'
+                raise OSError(error.errno, reason) from None
+            # A write-protected disk is mounted read-only, as by mount(8).
+            if error.errno not in (errno.EACCES, errno.EROFS):
+                raise
+            call("mount", *words, _MS_NOSUID_NODEV | _MS_RDONLY, None)
     finally:
         os.close(directory)
 

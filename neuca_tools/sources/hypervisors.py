@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Optional
 from neuca_tools.documents.envelope import gunzip
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import instance, netplan
-from neuca_tools.documents.platform.tree import REPEATED, Tree, from_yaml
+from neuca_tools.documents.platform.tree import REPEATED, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, SourceTimeoutError, UsageError
 from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
 
@@ -151,10 +151,10 @@ def _network_configuration(metadata: bytes) -> bytes:
         tree = from_yaml(metadata, "guestinfo.metadata")
     except DocumentError as error:
         raise SourceError(str(error)) from error
-    network: Tree = tree.get("network") if isinstance(tree, dict) else None
-    if not isinstance(tree, dict) or not network:
+    if not isinstance(tree, dict) or "network" not in tree:
         return b""
-    if isinstance(network, str):
+    network = tree["network"]
+    if network and isinstance(network, str):
         encoding = tree.get("network.encoding")
         name = encoding.lower() if isinstance(encoding, str) else ""
         value = network.encode("utf-8", "replace")

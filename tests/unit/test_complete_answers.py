@@ -384,6 +384,9 @@ def test_a_list_of_a_drive_that_is_lost_removes_no_nic(key, value):
     text = combined.reduce_documents({openstack.NAME: json.dumps(changed).encode()})
     expected = "" if value == [] else f"{openstack.NAME} has no {key} any more"
     assert combined.gap(text, before, macs=None) == expected
+    # An empty one is no loss.
+    empty = combined.reduce_documents({openstack.NAME: json.dumps({**tree, key: []}).encode()})
+    assert combined.gap(text, empty, macs=None) == ""
 
 
 def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):

@@ -136,6 +136,13 @@ PLATFORM = {
             links=[NIC],
         ),
     ),
+    "networks of links that are missing": (
+        "network_data.json",
+        lambda size: {
+            "links": [{**NIC, "id": f"l{n}"} for n in range(size)],
+            "networks": [{"link": f"n{n}", "type": "ipv4"} for n in range(size)],
+        },
+    ),
     "servers": (
         "network_data.json",
         objects("services", lambda n: {"type": "dns", "address": f"10.0.{n}.1"}),

@@ -813,6 +813,11 @@ def test_a_document_that_cannot_be_read_at_all_is_refused_whole(kind, data, why)
     assert caught.value.text == f"cannot read {kind}: {why}"
 
 
+def test_an_error_that_names_its_character_does_so_once():
+    with pytest.raises(DocumentError, match="found a tab character that"):
+        combined.reduce_documents({"network-config": b"a:\n  b: 1\n\tc: 2\n"})
+
+
 def test_an_alias_bomb_is_refused():
     lines = [b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [b"a%d: &a%d [%s]" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9)]

@@ -100,7 +100,8 @@ def test_a_merge_key_is_no_repetition():
 
 OPTIONS = [
     ("bond", {"bond-mode": "802.3ad", "bond_mode": "active-backup"}, "bond_mode"),
-    ("bond", {"bond-mode": "802.3ad", "bond_mode": "802.3ad"}, ""),
+    ("bond", {"bond-mode": "802.3ad", "bond_mode": "4"}, ""),
+    ("bond", {"bond-mode": "802.3ad", "bond_mode": ""}, ""),
     ("bonds", {"mode": "active-backup", "gratuitous-arp": 1, "gratuitious-arp": 2}, "itious"),
     ("bonds", {"all-slaves-active": True, "all-members-active": False}, "all-members-active"),
     ("bridges", {"ageing-time": 10, "aging-time": 20}, "aging-time"),

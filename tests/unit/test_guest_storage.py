@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -184,6 +185,30 @@ def test_a_link_that_was_put_there_while_the_file_system_was_made_leads_nowhere(
         blockdev.mount_by_uuid({"UUID": "0"}, "nonesuch", str(place))
     text = f"nothing is mounted at {place}: /etc/neuca-nonesuch is a directory of the system"
     assert (caught.value.text, Path("/etc/neuca-nonesuch").exists()) == (text, False)
+
+
+REFUSALS = {
+    errno.EACCES: "",
+    errno.EROFS: "",
+    errno.EBUSY: "busy",
+    errno.ENODEV: 'the kernel has no file system "ext4"',
+}
+
+
+@pytest.mark.parametrize(("refusal", "text"), REFUSALS.items())
+def test_a_write_protected_disk_is_mounted_read_only(tmp_path, monkeypatch, refusal, text):
+    """As mount(8) does, for these errors alone; the kernel's flags are 1, 2 and 4."""
+    flags = []
+
+    def mount(*arguments):
+        flags.append(arguments[4])
+        if len(flags) == 1:
+            raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(blockdev, "call", mount)
+    with pytest.raises(OSError, match=text) if text else nullcontext():
+        blockdev._mount_at("/dev/nonesuch", "ext4", str(tmp_path.resolve()))
+    assert flags == [6] + [7] * (not text)
 
 
 def test_a_disk_cannot_make_anybody_root():

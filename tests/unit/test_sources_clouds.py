@@ -476,6 +476,14 @@ def test_a_network_inside_the_metadata_of_guestinfo(guestinfo):
     assert len(document(ask("vmware")).links) == 1
 
 
+@pytest.mark.parametrize(("line", "errors"), [(b"network:", 1), (b"network: ''", 1), (b"", 0)])
+def test_a_network_that_a_template_left_empty_requests_no_removal(guestinfo, line, errors):
+    """Unlike a key that is not set, it is an error, with which nothing is removed."""
+    guestinfo(metadata=ABOUT + line + b"\n")
+    faults = document(ask("vmware")).faults
+    assert [fault.severity for fault in faults] == ["error"] * errors
+
+
 def test_a_value_of_guestinfo_may_be_as_large_as_any_document(guestinfo):
     guestinfo(userdata=b"x" * (1 << 20))  # the tool appends a newline
     assert ask("vmware").data == b"x" * (1 << 20)

@@ -104,8 +104,12 @@ def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
     for name in sorted({netplan.NAME, openstack.NAME} & earlier.keys() - trees.keys()):
         if _interpret_tree(name, earlier[name]).links:
             return f"{name} is empty or missing"
-    network, of_network = trees.get(openstack.NAME, _LISTS), earlier.get(openstack.NAME, {})
-    lost = min(of_network.keys() & _LISTS.keys() - network.keys(), default="")
+    return _list_gap(trees.get(openstack.NAME, _LISTS), earlier.get(openstack.NAME, {}))
+
+
+def _list_gap(network: Mapping[str, Tree], before: Mapping[str, Tree]) -> str:
+    """Which list OpenStack's document has lost, unless that was empty."""
+    lost = next((key for key in _LISTS if before.get(key) and key not in network), "")
     return lost and f"{openstack.NAME} has no {lost} any more"
 
 

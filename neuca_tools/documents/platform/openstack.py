@@ -67,8 +67,9 @@ def read(root: Part) -> PlatformDocument:
     for link in kinds["vlan"]:
         unknown = "no link has this id, ignoring the VLAN"
         _add_draft(drafts, link, drafts.vlan_draft(link, ("vlan_link", "vlan_id"), unknown))
+    unknown = _severity_of_unknown_ids(drafts)
     for network in root.parts("networks"):
-        _add_network(network, drafts)
+        _add_network(network, drafts, unknown)
     return finish_document(drafts.values(), root, by_hand=True)
 
 
@@ -131,8 +132,14 @@ def _set_lower_devices(drafts: LinkDrafts, named: LinkDrafts, bond: Draft, upper
     known.set_primary(bond, bond.part, "bond_primary")
 
 
-def _add_network(network: Part, drafts: LinkDrafts) -> None:
-    kind, draft = network.text("type") or "", _draft_below(network, drafts)
+def _severity_of_unknown_ids(drafts: LinkDrafts) -> Severity:
+    """An error if the link may be one without an id, or if there are no links at all."""
+    have_ids = all(draft.part.text("id") for draft in drafts.values())
+    return "warning" if drafts and have_ids else "error"
+
+
+def _add_network(network: Part, drafts: LinkDrafts, unknown: Severity) -> None:
+    kind, draft = network.text("type") or "", _draft_below(network, drafts, unknown)
     if draft is None:
         return
     network = network.for_nic(draft.key.mac)
@@ -152,22 +159,17 @@ def _add_network(network: Part, drafts: LinkDrafts) -> None:
     automatic.set_metric(draft, network, first)
 
 
-def _draft_below(network: Part, drafts: LinkDrafts) -> Optional[Draft]:
+def _draft_below(network: Part, drafts: LinkDrafts, unknown: Severity) -> Optional[Draft]:
     """The draft of a network's link; None if that is unusable, with a fault unless it has one.
 
-    It is an error if the link may be one without an id, or if there are no links at all.
+    `unknown` is how severe it is if no link has the id.
     """
     below = network.text("link") or ""
     if not below:
         network.fault("link", None, "a network without its link, ignoring it")
     elif below not in drafts and below not in drafts.no_vlan_reasons:
-        severity: Severity = "warning" if drafts and all(map(_id_of, drafts.values())) else "error"
-        network.fault("link", below, "no link has this id, ignoring the network", severity)
+        network.fault("link", below, "no link has this id, ignoring the network", unknown)
     return drafts.get(below)
-
-
-def _id_of(draft: Draft) -> Optional[str]:
-    return draft.part.text("id")
 
 
 def _take_dns(network: Part, draft: Draft) -> None:

@@ -184,7 +184,7 @@ def _compose(text: str, what: str) -> Any:  # noqa: ANN401 - PyYAML has no types
         if mark is not None:
             # libyaml does not say which one: often a tab.
             letter = text[mark.index : mark.index + 1]
-            reason = reason.replace("character that", f"character {letter!r} that")
+            reason = reason.replace("found character that", f"found character {letter!r} that")
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
         reason = "an escape is not a character"

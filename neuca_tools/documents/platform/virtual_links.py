@@ -57,11 +57,14 @@ def set_options(
     if not (present or defaults):
         return True
     part, errors = part.for_nic(draft.key.mac), part.faults.unusable
-    texts: dict[str, list[str]] = {}
+    settings: dict[str, Virtual] = {}
     for key in present:
-        if texts.setdefault(names[key], part.texts(key)) != part.texts(key):
-            part.fault(key, part.text(key), "another key sets this option to another value")
-        _set_option(draft, part, key, names[key])
+        setting = _setting(part, key, draft.key.kind, names[key])
+        if setting is None:
+            continue
+        if settings.setdefault(names[key], setting) != setting:
+            part.fault(key, part.tree[key], "another key sets this option to another value")
+        draft.virtual = setting.over(draft.virtual)
     if draft.virtual is not None:
         options = dict(draft.virtual.options)
         for name, default in defaults.items():
@@ -71,15 +74,13 @@ def set_options(
     return part.faults.unusable == errors
 
 
-def _set_option(draft: Draft, part: Part, key: str, name: str) -> None:
-    """Set one option, called `name` here; the items of a list become one text, with commas."""
+def _setting(part: Part, key: str, kind: str, name: str) -> Optional[Virtual]:
+    """One option, called `name` here; the items of a list become one text, with commas."""
     text = ",".join(part.texts(key))
     if name == "mac" and text.lower() in MAC_WORDS:
         part.warn(key, "only a MAC address can be set, ignoring it")
-        return
-    option = part.parse(key, text, partial(_read_setting, draft.key.kind, name)) if text else None
-    if option is not None:
-        draft.virtual = option.over(draft.virtual)
+        return None
+    return part.parse(key, text, partial(_read_setting, kind, name)) if text else None
 
 
 def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) -> None:
