@@ -246,7 +246,7 @@ class _Finder:
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
         wrong = via and self._host_reason(self._usable[key], via)
-        return f"{hop} is {wrong}" if wrong else self._source_reason(route, key)
+        return f"{hop} is {wrong}" if wrong else None
 
     def _host_reason(self, link: Link, via: Host) -> Optional[str]:
         """What no next hop can be."""
@@ -259,13 +259,6 @@ class _Finder:
         if route.link and (route.via is None or route.traits.onlink):
             return f"{route.link} cannot be used"
         return f"the next hop {route.via} is in no network of a dataplane NIC"
-
-    def _source_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
-        """Why packets cannot have this source (fib_valid_prefsrc, ip6_route_info_create)."""
-        source = route.traits.source
-        if source and scoped_host(self._usable[key].index, source) not in self._local_hosts:
-            return f"the source {source} is no address of this host"
-        return None
 
     def _down_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
         """Why the link can have no routes: it or its NIC is down (the kernel returns ENETDOWN)."""
