@@ -743,6 +743,12 @@ def test_lost_connections_of_each_test_show_a_path_that_loses_everything():
     assert finding.text == text
 
 
+def test_a_server_that_answers_some_connections_is_not_silent():
+    plan = mesh_of(2)
+    rows = failing(plan, lambda *_: True, error="some-lost")
+    assert judge_mesh(plan, rows).silent == ()
+
+
 def test_a_duplicate_address_names_both_hosts_and_both_macs():
     plan = mesh_of(16)
     rows = [

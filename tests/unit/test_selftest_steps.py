@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 import struct
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -653,6 +656,19 @@ def test_connections_without_a_response_are_counted(monkeypatch):
         port = listener.getsockname()[1]
         assert reach.unanswered_flows(HERE, port, HERE) == reach.FLOWS - 4
     assert reach.unanswered_flows(HERE, port, HERE) == 0
+
+
+def test_connections_are_counted_whatever_their_descriptors_are():
+    """Beyond those of select(2), the first 1024."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
+        for _ in range(1024):
+            stack.enter_context(Path(os.devnull).open())
+        closed = stack.enter_context(socket.socket())
+        closed.bind((str(HERE), 0))
+        assert reach.unanswered_flows(HERE, closed.getsockname()[1], HERE) == 0
 
 
 def arp(operation=2, sender="10.0.0.2", mac=bytes(range(2, 8))):

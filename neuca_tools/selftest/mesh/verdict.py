@@ -249,7 +249,8 @@ def _reasons_of_silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> dict[str, str]:
     """Why hosts sent no result and took part in no test, sorted by their names."""
-    responsive = {name for row in rows for name in (row.client, row.server) if not row.error}
+    answered = [row for row in rows if row.error in (None, observe.SOME_LOST)]
+    responsive = {name for row in answered for name in (row.client, row.server)}
     responsive |= {row.client for row in rows}
     planned = {plan.hosts[index].name for slot in plan.slots for pair in slot for index in pair}
     silent = sorted((planned | reasons.keys()) - responsive)

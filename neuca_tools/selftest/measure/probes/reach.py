@@ -91,16 +91,19 @@ def _mac_in_reply(packet: bytes, peer: Address) -> set[str]:
 def unanswered_flows(peer: Address, port: int, source: Address) -> int:
     """The number of FLOWS connections from different ports without any response. Raises OSError."""
     with ExitStack() as stack:
-        waiting = set[socket.socket]()
+        poll, waiting = select.poll(), set[int]()
         for _ in range(FLOWS):
             connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM)
-            waiting.add(stack.enter_context(connection))
+            waiting.add(stack.enter_context(connection).fileno())
+            poll.register(connection, select.POLLOUT)
             connection.setblocking(False)
             connection.bind((str(source), 0))
             connection.connect_ex((str(peer), port))
         deadline = time.monotonic() + FLOW_SECONDS
         while waiting and (seconds := deadline - time.monotonic()) > 0:
-            waiting.difference_update(select.select([], waiting, [], seconds)[1])
+            for descriptor, _ in poll.poll(seconds * 1000):
+                poll.unregister(descriptor)
+                waiting.remove(descriptor)
         return len(waiting)
 
 
