@@ -243,7 +243,6 @@ def _routes_of_others(
 
     Of several with one metric, the kernel uses the first, as it lists them.
     """
-
     others = {*_others(world.routes, left_out, prefixes)}
     by_prefix, own = defaultdict[Network, list[Route]](list), set[tuple[Network, int]]()
     for route in (route for route in world.routes if others and route.to in others):

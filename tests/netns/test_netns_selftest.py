@@ -418,7 +418,7 @@ def test_something_else_that_listens_there(ends):
         assert (code, report["verdict"]) == (6, "inconclusive")
         assert "another program listens on the port" in str(report["unknown"])
         return
-    assert (code, report["verdict"]) == (4, "below threshold"), report["unknown"]
+    assert (code, report["verdict"]) == (4, "fault found"), report["unknown"]
     assert findings(report) == {"D35"}
 
 
