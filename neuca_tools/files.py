@@ -105,6 +105,11 @@ def names_in(directory: Path) -> list[str]:
         raise ObserveError(f'list "{directory}": {error.strerror}') from error
 
 
+def matching_paths(directory: Path, pattern: str) -> list[Path]:
+    """The sorted paths in a directory whose names match (fnmatch). Raises ObserveError."""
+    return [directory / name for name in names_in(directory) if fnmatchcase(name, pattern)]
+
+
 def write_files(
     files: Mapping[Path, Optional[bytes]], mode: int = 0o644, *, sync: bool = True
 ) -> None:

@@ -15,7 +15,6 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple, Union
 
@@ -25,7 +24,15 @@ from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.backends.processes import end_process
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, NeucaError
-from neuca_tools.files import NEW, lock_holder, locked, names_in, observed_content, write_files
+from neuca_tools.files import (
+    NEW,
+    lock_holder,
+    locked,
+    matching_paths,
+    names_in,
+    observed_content,
+    write_files,
+)
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
 from neuca_tools.guest.run import LOCK as GUEST_LOCK
 from neuca_tools.guest.users import UserWithdrawal
@@ -104,7 +111,7 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
         return Findings(tuple(ours))
     keys, host = host_keys(root), identity_files(root)
     # Only if the next boot makes new ones.
-    if any(_matching_files(root / directory, pattern) for directory, pattern in KEY_MAKERS):
+    if any(matching_paths(root / directory, pattern) for directory, pattern in KEY_MAKERS):
         return Findings((*ours, *host, *keys))
     return Findings((*ours, *host), tuple(keys))
 
@@ -123,7 +130,7 @@ def own_files(config: Config) -> list[Path]:
 
 def guest_records(config: Config) -> list[Path]:
     """The records of users and disks. Raises ObserveError."""
-    return _matching_files(config.state_directory, outcome.RECORDS)
+    return matching_paths(config.state_directory, outcome.RECORDS)
 
 
 def named_files(config: Config) -> list[Path]:
@@ -146,12 +153,12 @@ def _log_files(config: Config) -> list[Path]:
     directory = config.log_path.parent
     log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")
     own = [directory / name for name in names_in(directory) if log.fullmatch(name)]
-    return _matching_files(config.log_directory, "script-*.log") + own
+    return matching_paths(config.log_directory, "script-*.log") + own
 
 
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
-    files = _matching_files(state, REPORTS)
+    files = matching_paths(state, REPORTS)
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
     names = (*STATE_FILES, *archive, store.WHY, config.daemon_lock.name, _FORMER_TABLE)
     files += [state / name for name in names]
@@ -164,7 +171,7 @@ def _state_files(config: Config) -> list[Path]:
 def _run_files(config: Config) -> list[Path]:
     names = (*IN_RUN, *outcome.file_names())
     spare = [config.state.spare / name for name in STATE_FILES]
-    clients = _matching_files(config.run_directory / CLIENTS, "*")
+    clients = matching_paths(config.run_directory / CLIENTS, "*")
     return [*spare, *clients, *(config.run_directory / name for name in names)]
 
 
@@ -173,7 +180,7 @@ def identity_files(root: Path) -> list[Trace]:
     paths = [
         path
         for directory, pattern in IDENTITY
-        for path in _matching_files(root / directory, pattern)
+        for path in matching_paths(root / directory, pattern)
         # D-Bus may have a link to /etc/machine-id rather than a file with an ID of its own.
         if not (path.name == "machine-id" and path.is_symlink())
     ]
@@ -236,7 +243,3 @@ def _truncate_file(path: Path) -> None:
         if error.errno == errno.ELOOP:
             why = "it is a symbolic link, which is not followed"
         raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error
-
-
-def _matching_files(directory: Path, pattern: str) -> list[Path]:
-    return [directory / name for name in names_in(directory) if fnmatchcase(name, pattern)]

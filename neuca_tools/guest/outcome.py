@@ -8,7 +8,6 @@ run has ended, so that a document that arrives meanwhile is not missed.
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_INVALID, ApplyError, ObserveError, RecordError
-from neuca_tools.files import names_in, read_bytes, write_files
+from neuca_tools.files import matching_paths, read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
@@ -121,7 +120,7 @@ def request_run(config: Config, intake: Intake) -> None:
     features = (feature for feature in FEATURES.values() if feature.is_on(config))
     is_asked = any(feature.is_requested(config, document) for feature in features)
     try:
-        has_work = is_asked or fnmatch.filter(names_in(config.state_directory), RECORDS)
+        has_work = is_asked or matching_paths(config.state_directory, RECORDS)
         if has_work and not _is_run_requested(directory, stored.sha256):
             write_files({directory / DUE: b""})
     except (ApplyError, ObserveError) as error:
