@@ -25,7 +25,7 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import as_apply_error
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Route, World
 from neuca_tools.model.links import LINK_ALIAS
-from neuca_tools.model.routing import Rule
+from neuca_tools.model.routing import CONNECTED_METRIC, Rule
 
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
@@ -329,7 +329,7 @@ def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) ->
 def _unrouted_addresses(world: World) -> Iterator[tuple[int, Address]]:
     """Index and address where somebody has deleted the kernel's route to the network.
 
-    A route of ours with the kernel's metric, 0 or 256 for IPv6, has replaced it.
+    A route of ours with the kernel's metric has replaced it.
     """
     routes = chain(world.routes, world.other_routes)
     direct = {(route.index, route.to) for route in routes if _is_connecting(route)}
@@ -341,7 +341,7 @@ def _unrouted_addresses(world: World) -> Iterator[tuple[int, Address]]:
 
 
 def _is_connecting(route: Route) -> bool:
-    return route.metric in (0, 256) if route.is_ours else not route.via
+    return route.metric == CONNECTED_METRIC[route.to.version] if route.is_ours else not route.via
 
 
 def _has_network(address: Address) -> bool:

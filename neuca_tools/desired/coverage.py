@@ -32,11 +32,9 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE
+from neuca_tools.model.routing import CONNECTED_METRIC, MAIN_TABLE
 from neuca_tools.model.topology import best_default_routes, nics_in, routes_through
 
-# Of the route to the network of an address; that of IPv6 is IP6_RT_PRIO_ADDRCONF (net/ip6_route.h).
-_CONNECTED_METRIC: Mapping[int, int] = {4: 0, 6: 256}
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 # The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of
 # the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
@@ -267,7 +265,7 @@ def _requested_networks(links: Mapping[LinkKey, Link]) -> Iterator[_Requested]:
         if link.role == "dataplane" and (link.master is None or link.master.kind != "vrf"):
             for address in {*link.addresses} - {*link.bare}:
                 if not (address.version == 6 and address.is_link_local):
-                    yield "addresses", address.network, key, _CONNECTED_METRIC[address.version]
+                    yield "addresses", address.network, key, CONNECTED_METRIC[address.version]
 
 
 def _requested_routes(hops: Iterable[Hop]) -> Iterator[_Requested]:

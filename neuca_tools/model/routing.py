@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Optional
 
@@ -22,6 +23,8 @@ POLICY_ROUTING = "policy-routing"
 # With a MAC or a prefix after it, the handle of operations on routes of the main table through this
 # NIC or to this prefix.
 ROUTES_OF = "routes of "
+# Of the route to the network of an address; that of IPv6 is IP6_RT_PRIO_ADDRCONF (net/ip6_route.h).
+CONNECTED_METRIC: Mapping[int, int] = {4: 0, 6: 256}
 # RTPROT_REDIRECT, RTPROT_KERNEL and RTPROT_RA (linux/rtnetlink.h): of what the kernel sets itself.
 OF_KERNEL = frozenset((1, 2, 9))
 
