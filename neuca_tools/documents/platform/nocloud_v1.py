@@ -102,7 +102,7 @@ def _left_to_others(top: Part) -> set[str]:
         if kind not in _KINDS or (kind == "loopback" and _has_addresses(link)):
             names.add(link.text("name") or "")
             reason = "this kind of link is left to other programs, with everything on top of it"
-            link.fault("type", kind, reason, "warning" if kind else "error")
+            link.warn_of_type(reason)
     return names
 
 
@@ -204,8 +204,7 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
     elif kind in automatic.ADVERTISED:
         draft.accept_advertisements()
     elif kind != "manual":
-        reason = "an unknown kind of subnet, ignoring it"
-        subnet.fault("type", kind, reason, "warning" if kind else "error")
+        subnet.warn_of_type("an unknown kind of subnet, ignoring it")
         subnet.close()
         return
     # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.

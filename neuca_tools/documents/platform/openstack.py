@@ -153,8 +153,7 @@ def _add_network(network: Part, drafts: LinkDrafts, unknown: Severity) -> None:
         _add_automatic(network, draft, automatic.DHCP.get(kind))
     else:
         if kind != "manual":
-            severity: Severity = "warning" if kind else "error"
-            network.fault("type", kind, "an unknown kind of network, ignoring it", severity)
+            network.warn_of_type("an unknown kind of network, ignoring it")
         network.close()
     automatic.set_metric(draft, network, first)
 

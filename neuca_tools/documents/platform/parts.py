@@ -110,6 +110,11 @@ class Part:
         """Record a warning about a key."""
         self.fault(key, self.tree.get(key), reason, "warning")
 
+    def warn_of_type(self, reason: str) -> None:
+        """Warn of a type that is unknown or not for us; a part without any type is an error."""
+        kind = self.text("type")
+        self.fault("type", kind, reason, "warning" if kind else "error")
+
     def warn_besides(self, *known: str) -> None:
         """Record a warning about every other key.
 
