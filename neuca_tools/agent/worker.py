@@ -261,8 +261,8 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
 
 def _is_to_repeat(job: Job) -> bool:
     """Whether a DHCP client has ended, or the full run directory took no report of the pass."""
-    clients, is_unwritten = job.config.run_directory / DHCP, bool(not_in_run(job.config.state))
-    return is_unwritten or processes.has_ended_process(clients, job.left_out)
+    clients = job.config.run_directory / DHCP
+    return processes.has_ended_process(clients, job.left_out) or bool(not_in_run(job.config.state))
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:

@@ -156,8 +156,9 @@ class _Chooser:
 
     @cached_property
     def _may_trust_hints(self) -> bool:
-        mac, is_aged = self.belief.mac, self.world.is_aged
-        return not mac or (not self._has_default({mac}) and is_aged(first_nic.LEASE_SECONDS))
+        if self.belief.mac and self._has_default({self.belief.mac}):
+            return False
+        return not self.belief.mac or self.world.is_aged(first_nic.LEASE_SECONDS)
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt.
