@@ -35,7 +35,7 @@ from neuca_tools.files import (
     sync_directory,
     write_files,
 )
-from neuca_tools.guest import blocks
+from neuca_tools.guest import blockdev, blocks
 from neuca_tools.state.store import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -543,12 +543,15 @@ SHORT = {
     "enabled managers": lambda _: dhcpclients.is_manager_enabled(),
     "a watch of links": lambda _: linkwatch.Watch(),
     "a lock": lambda place: locked(place / "lock", 0.1).__enter__(),
+    "partitions of a disk": lambda _: blockdev.partitions_text("sda"),
+    "uses of a disk": lambda _: blockdev.in_use("sda"),
+    "mounts": lambda _: blockdev.read_mounts("sda"),
 }
 
 
 @pytest.mark.parametrize("use", SHORT.values(), ids=SHORT)
 def test_a_shortage_of_descriptors_is_an_error_of_a_stage(tmp_path, use):
-    """An OSError would be a traceback; an absent lease would look like an administrator's address."""
+    """An OSError would be a traceback; nothing would be an administrator's address, or an unused disk."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -261,20 +260,6 @@ def test_a_mount_of_a_user_with_another_line_end_in_its_path_hides_none(tmp_path
         blockdev.Mount("0:40", "/home/u/a\x0c\r\x85 b"),
         blockdev.Mount("8:16", "/mnt/\udcff"),
     ]
-
-
-@pytest.mark.parametrize("ask", [blockdev.partitions_text, blockdev.in_use, blockdev.read_mounts])
-def test_a_shortage_of_descriptors_makes_no_disk_unused(ask):
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-    try:
-        ask("sda")
-        reason = "none"
-    except (ApplyError, ObserveError) as error:
-        reason = error.text
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert reason.endswith(": Too many open files")
 
 
 def test_an_initiator_name_that_cannot_be_read_is_no_bug(tmp_path, monkeypatch):
