@@ -55,8 +55,8 @@ VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_S
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, BROADCAST, FLAGS, PROTOCOL = 1, 2, 4, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
-# A sysctl of init_net only (net_core_table of net/core/sysctl_net_core.c).
-FIRST_ONLY = "/proc/sys/net/core/netdev_max_backlog"
+# Only the first network namespace has it (net_core_table of net/core/sysctl_net_core.c).
+FIRST_ONLY_SYSCTL = "/proc/sys/net/core/netdev_max_backlog"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
 # Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
 _LEASE_FILES = (
@@ -82,7 +82,10 @@ def read_world() -> World:
         what = "ask the kernel for its links, addresses and routes"
         raise ObserveError(f"{what}: {cause}") from error
     world = World(devices, read_at=seen, boot_id=boot_id(), **addresses, **routes)
-    leases, is_container = frozenset(_leased_without_end(world)), not Path(FIRST_ONLY).exists()
+    leases, is_container = (
+        frozenset(_leased_without_end(world)),
+        not Path(FIRST_ONLY_SYSCTL).exists(),
+    )
     return replace(world, endless_leases=leases, is_container=is_container)
 
 
