@@ -66,8 +66,8 @@ def _nvme_controllers(place: Path) -> Iterator[Path]:
     """The controllers of an NVMe namespace with native multipath, which is a virtual device."""
     for ancestor in place.parents:
         if ancestor.parent.name == _NVME_SUBSYSTEM:
-            for link in ancestor.glob("nvme*"):
-                if link.is_symlink():
+            for link in ancestor.iterdir():
+                if link.name.startswith("nvme") and link.is_symlink():
                     yield link.resolve(strict=True)
 
 

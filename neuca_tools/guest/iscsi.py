@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import observed_content, text_of, write_files
+from neuca_tools.files import observed_content, readable_paths, text_of, write_files
 from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
@@ -162,7 +162,7 @@ def record_paths(target: Target) -> list[Path]:
     """The records of a target: `TARGET/IP,PORT,TAG`, in new versions with `/INTERFACE`."""
     paths: list[Path] = []
     for root in RECORDS:
-        for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
+        for place in readable_paths(root / target.name, f"{target.ip},{target.port},*"):
             paths += sorted(filter(Path.is_file, place.iterdir())) if place.is_dir() else [place]
     return paths
 
@@ -188,9 +188,9 @@ def delete_record(target: Target) -> None:
 
 def find_session(target: Target) -> Optional[Path]:
     """The session of a target in sysfs; None if there is none."""
-    for place in sorted((SYSFS / "iscsi_session").glob("session*")):
+    for place in readable_paths(SYSFS / "iscsi_session", "session*"):
         number = place.name[len("session") :]
-        connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
+        connections = readable_paths(SYSFS / "iscsi_connection", f"connection{number}:*")
         if text_of(place / "targetname") == target.name and any(
             text_of(connection / "persistent_address").strip("[]") == target.ip
             and text_of(connection / "persistent_port") == str(target.port)

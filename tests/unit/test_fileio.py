@@ -35,7 +35,7 @@ from neuca_tools.files import (
     sync_directory,
     write_files,
 )
-from neuca_tools.guest import blockdev, blocks
+from neuca_tools.guest import blockdev, blocks, iscsi
 from neuca_tools.state.store import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -537,6 +537,7 @@ def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
     assert found == modes
 
 
+TARGET = iscsi.Target("iqn.2026-11.org.example:a", "192.0.2.1", 3260)
 SHORT = {
     "leases of dhclient": lambda _: kernel_state._dhclient_leases(),
     "interfaces of udhcpc": lambda _: kernel_state._udhcpc_interfaces(),
@@ -546,6 +547,8 @@ SHORT = {
     "partitions of a disk": lambda _: blockdev.partitions_text("sda"),
     "uses of a disk": lambda _: blockdev.in_use("sda"),
     "mounts": lambda _: blockdev.read_mounts("sda"),
+    "records of a target": lambda _: iscsi.record_paths(TARGET),
+    "session of a target": lambda _: iscsi.find_session(TARGET),
 }
 
 
