@@ -71,9 +71,9 @@ class Resolution(NamedTuple):
     `removable` is what may be removed. `trusted`: see `merge.trusted_links`. `digests` maps
     each NIC to the digests of its request; the key "" is for requests that belong to no NIC.
     `left_alone` are prefixes whose routes are left to the user, `dependent_prefixes` those whose
-    next hop is in no requested network. On the links `without_advertisements`, router
-    advertisements have no effect. `tables` are those of policy routing. `lacks_ipv6`: a link that
-    is to have IPv6 addresses has no IPv6.
+    next hop is in no requested network, `waiting_prefixes` those whose source no link has yet. On
+    the links `without_advertisements`, router advertisements have no effect. `tables` are those of
+    policy routing. `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
 
     desired: NetworkState
@@ -89,6 +89,7 @@ class Resolution(NamedTuple):
     trusted: Optional[frozenset[LinkKey]] = frozenset()
     left_alone: tuple[Network, ...] = ()
     dependent_prefixes: frozenset[Network] = frozenset()
+    waiting_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     tuning: Layer = Layer()
@@ -122,12 +123,11 @@ def resolve_state(
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
     layers = stack_layers(document, settings.links, settings.policy, world, record)
-    settings = settings._replace(links=tuple(layers.local))
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
     removable = _removable_objects(record.owned, layers.trusted)
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
-    gateways = gateways_of_links(scene, settings.links, settings.policy_routing)
+    gateways = gateways_of_links(scene, layers.local, settings.policy_routing)
     resolver = LinkResolver(scene, limits, names, layers.trusted, settings.sysctl_judge, gateways)
     links = {**resolver.resolve(), **resolver.leftovers()}
     routing = resolve_routing(layers, resolver)
@@ -150,6 +150,7 @@ def resolve_state(
         trusted=layers.trusted,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
+        waiting_prefixes=routing.waiting_prefixes,
         management_networks=management_networks(world, layers.roles, record.management_networks),
         notes=(*_remaining_notes(layers, routing), *resolver.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),

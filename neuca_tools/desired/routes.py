@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -40,7 +40,8 @@ class Routing(NamedTuple):
     """The routes (`hops`) and rules to set, and the table of each link with policy routing.
 
     `banned` are prefixes that must have no route. `dependent_prefixes` are those with a next hop in
-    no requested network: their routes depend on addresses that another program sets.
+    no requested network: their routes depend on addresses that another program sets. The routes to
+    `waiting_prefixes` wait for their source address.
     """
 
     hops: tuple[Hop, ...] = ()
@@ -48,6 +49,7 @@ class Routing(NamedTuple):
     rules: Mapping[Rule, LinkKey] = {}
     tables: Mapping[LinkKey, int] = {}
     dependent_prefixes: frozenset[Network] = frozenset()
+    waiting_prefixes: frozenset[Network] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
 
@@ -73,6 +75,7 @@ def resolve_routes(
         tuple(finder.hop_by_identity.values()),
         tuple(finder.banned),
         dependent_prefixes=frozenset(finder.dependent_prefixes),
+        waiting_prefixes=frozenset(finder.waiting_prefixes),
         problems=tuple(finder.problems),
     )
 
@@ -114,6 +117,7 @@ class _Finder:
         self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
         self.hop_by_identity: dict[object, Hop] = {}
         self.dependent_prefixes: set[Network] = set()
+        self.waiting_prefixes: set[Network] = set()
         self.banned: list[Network] = []
         self.problems: list[Problem] = []
 
@@ -163,10 +167,8 @@ class _Finder:
             return route
         return route._replace(link=link, traits=route.traits._replace(onlink=True))
 
-    def _next_hop_links(
-        self, parts: Collection[RouteRequest]
-    ) -> tuple[list[LinkKey], Optional[str]]:
-        """The links of all parts of a route, one for each next hop; none if one part has no link.
+    def _next_hop_links(self, parts: Sequence[RouteRequest]) -> tuple[list[LinkKey], Optional[str]]:
+        """The links of all parts of a route, one for each next hop; none if one has no link yet.
 
         The reason is returned too, unless the address that leads to the next hop was refused: that
         is reported already.
@@ -177,7 +179,21 @@ class _Finder:
             if reason is not None:
                 return [], reason
             links += [key] if key else []
-        return links if len(links) == len(parts) else [], None
+        is_waiting = len(links) < len(parts) or self._waits_for_source(parts[0], links[0])
+        return [] if is_waiting else links, None
+
+    def _waits_for_source(self, route: RouteRequest, key: LinkKey) -> bool:
+        """Whether the source is no address of this host yet; that is a problem meanwhile.
+
+        The kernel refuses such a route (fib_valid_prefsrc, ip6_route_info_create).
+        """
+        source = route.traits.source
+        if not source or scoped_host(self._usable[key].index, source) in self._local_hosts:
+            return False
+        self.waiting_prefixes.add(route.to)
+        text = f"the source {source} is no address of this host yet"
+        self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
+        return True
 
     def _ban_reason(self, route: RouteRequest) -> Optional[str]:
         """Why the routes to this prefix are not removed."""

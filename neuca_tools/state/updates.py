@@ -281,7 +281,8 @@ def record_applied(
     """Record which request is in force on each NIC of this pass that did not fail.
 
     `scope` is what the pass was about. `failed` has "" if the part that belongs to no NIC failed.
-    `retry` holds the handles of settings to set again; those that the pass has left out stay so.
+    `retry` holds the handles of settings to set again; those that the pass has left out stay so, as
+    do routes that wait for their source address.
     """
     nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
@@ -295,7 +296,8 @@ def record_applied(
             nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *_left_out(record, scope)})))
+    again = {*retry, *_left_out(record, scope), *_waiting_routes(resolution)}
+    record = record._replace(nics=nics, retry=tuple(sorted(again)))
     if "" in failed or not _is_about(scope, ""):
         return record
     return record._replace(applied=resolution.digests.get("", ""))
@@ -308,6 +310,10 @@ def _is_about(scope: Scope, part: str) -> bool:
 def _left_out(record: Record, scope: Scope) -> set[str]:
     """The settings to set again that the pass was not about."""
     return {setting for setting in record.retry if not _is_about(scope, setting)}
+
+
+def _waiting_routes(resolution: Resolution) -> set[str]:
+    return {f"{ROUTES_OF}{prefix}" for prefix in resolution.waiting_prefixes}
 
 
 def _is_in(scope: Scope, mac: str, nic: NicRecord, digest: str) -> bool:

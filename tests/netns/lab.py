@@ -26,8 +26,11 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds, far more than anything takes on a busy machine: for what never comes
 GATEWAY, GATEWAY6, SERVICE = "192.0.2.1", "2001:db8:ffff::1", "169.254.169.254"
 MANAGEMENT_MAC = "02:00:00:00:00:99"
-# No duplicate address detection: its end, a second later, would look like a write of somebody's.
-GUEST = """mount -t sysfs sysfs /sys; ip link set lo up
+ABSENT = "203.0.113.9"
+# The kernel does not take this address for a local one: see `refused_route`. No duplicate address detection: its end,
+# a second later, would look like a write of somebody's.
+GUEST = f"""mount -t sysfs sysfs /sys; ip link set lo up
+ip address add {ABSENT}/32 dev lo; ip route delete local {ABSENT} table local
 for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_dad; done
 for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_ra; done
 for place in /etc /var /run; do mount --bind $place $place && mount -o remount,ro,bind $place; done 2>/dev/null
@@ -73,11 +76,8 @@ def _chrooted():
     return ": the root of this chroot is no mount point (before chroot: mount --bind DIR DIR)"
 
 
-ABSENT = "203.0.113.9"
-
-
 def refused_route(via):
-    """A line of [routes] that the kernel refuses until the host has the source address (`Lab.permit`)."""
+    """A line of [routes] that the kernel refuses until the source address is a local one (`Lab.permit`)."""
     return f"198.51.100.0/25 = {via} src {ABSENT}\n"
 
 
@@ -159,6 +159,7 @@ class Lab:
 
     def permit(self):
         """From now on the kernel takes what `refused_route` asks for."""
+        self.ip(f"address delete {ABSENT}/32 dev lo")
         self.ip(f"address add {ABSENT}/32 dev lo")
 
     def sysctl(self, path, value=None):

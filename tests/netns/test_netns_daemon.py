@@ -353,6 +353,17 @@ def test_a_nic_that_fails_is_tried_again_until_the_cause_is_gone(host):
     host.wait("status agrees", lambda: host.status()[0] == 0)
 
 
+def test_a_route_waits_for_its_source_address_and_costs_nothing_else(host):
+    host.document(f"{asked(1)}[routes]\n198.51.100.0/25 = 172.16.1.254 src 203.0.113.77\n")
+    host.start()
+    host.wait("the rest is there", has(host, "dp1", "172.16.1.1/24"))
+    host.wait("it is pending", lambda: host.status()[0] == 3)
+    assert host.routes("198.51.100.0/25") == []
+    host.ip("address add 203.0.113.77/32 dev lo")
+    host.wait("it is set", lambda: host.routes("198.51.100.0/25"), 60)
+    host.wait("status agrees", lambda: host.status()[0] == 0)
+
+
 # --- signals, and one of it ---
 
 

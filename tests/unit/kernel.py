@@ -513,6 +513,9 @@ class Kernel:
         hops = [(route.index, route.via), *route.others] if route.traits.kind == "unicast" else []
         for index, via in hops:
             self._next_hop(index, via, route.traits.onlink)
+        source = route.traits.source
+        if source and all(source != one.ip for own in self.addresses.values() for one in own):
+            refuse(errno.EINVAL, "Invalid argument (Invalid prefsrc address)")
         same = [one for one in self.routes if _identity(one) == _identity(route)]
         if same:
             self.routes[self.routes.index(same[0])] = route

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, ip_address, ip_network
+from ipaddress import IPv4Network, ip_address, ip_interface, ip_network
 
 import pytest
 from worlds import PLACES, Agent, document, key, mac, machine, nic, route, texts, vlan, world
@@ -108,6 +108,35 @@ def test_a_route_is_refused_for_this_reason(line, reason):
 def test_a_refused_route_costs_only_itself():
     found, problems = hops(f"{TWO}[routes]\n10.20.0.0/16 = 10.9.9.9\n10.30.0.0/16 = 10.0.0.254\n")
     assert ([to for to, *_ in found], len(problems)) == (["10.30.0.0/16"], 1)
+
+
+@pytest.mark.parametrize(
+    ("to", "via", "source", "is_local"),
+    [
+        ("10.20.0.0/16", "10.0.0.254", "10.77.0.5", False),
+        ("10.20.0.0/16", "10.0.0.254", "10.1.0.5", True),
+        ("fd00:20::/32", "fd00::254", "fd00:77::5", False),
+        ("fd00:20::/32", "fd00::254", "fe80::3", False),
+    ],
+)
+def test_a_route_whose_source_is_no_address_of_the_host_waits_and_costs_only_itself(
+    to, via, source, is_local
+):
+    """The kernel answers EINVAL, for which the NIC would be rolled back."""
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00::1/64\n[interface {mac(3)}]\naddresses = 10.1.0.5/24\n"
+    agent = Agent(
+        machine(nic(1), nic(2), nic(3), mgmt=1), f"{text}[routes]\n{to} = {via} src {source}\n"
+    )
+    _, result, _ = agent.run()
+    reason = f"route to {to}: the source {source} is no address of this host yet"
+    problems = [problem.text for problem in agent.survey().resolution.problems]
+    assert problems == ([] if is_local else [reason])
+    assert (result.failures, agent.plan()) == ((), ())
+    assert any(str(route.to) == to for route in agent.kernel.routes) == is_local
+    if not is_local and not source.startswith("fe80"):
+        agent.kernel.add_address(3, ip_interface(source))
+        agent.run(start=False)
+        assert [str(route.to) for route in agent.kernel.routes if str(route.to) == to] == [to]
 
 
 def test_the_next_hop_on_a_nic_that_is_asked_to_be_down():
