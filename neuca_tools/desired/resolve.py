@@ -20,7 +20,7 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.policy_routing import build_routing, gateways_of_links
 from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import allowed_forwarding
-from neuca_tools.desired.routes import Routing, resolve_routes
+from neuca_tools.desired.routes import Routing, duplicate_reason, resolve_routes
 from neuca_tools.desired.routing_tables import of_vrfs
 from neuca_tools.desired.rules import resolve_rules, shadowed_rules, without_included
 from neuca_tools.desired.safety import RequestLimits, management_networks, request_limits
@@ -234,19 +234,25 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     with_leases = learned.extend_links({key: links[key] for key in links if key not in in_vrfs})
     policy = build_routing(resolver.gateways, with_leases, resolver.scene)
     vrf_hops, vrf_notes = routing_tables.default_routes(links, scene, taken)
+    own_hops = routing_tables.of_own_tables(routing.duplicates, policy.tables)
     requested_hops = (*routing.hops, *vrf_hops)
     tables = {hop.traits.table for hop in requested_hops} - {MAIN_TABLE} | {*policy.tables.values()}
+    refused = [
+        Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}")
+        for hop in routing.duplicates
+        if hop.link not in policy.tables
+    ]
     rules, problems = resolve_rules(layers.rules, links, tables, limits)
     rules = without_included({**rules, **policy.rules})
     # A route that a document requests in the table of a NIC takes the place of the NIC's own.
-    requested = {hop.identity for hop in requested_hops}
+    requested = {hop.identity for hop in (*requested_hops, *own_hops)}
     policy_hops = (hop for hop in policy.hops if hop.identity not in requested)
     overlaps = coverage.overlap_notes(links, routing.hops, world, resolver.roles.guard.devices)
     return routing._replace(
         # In the order of the plan: next hops of requested routes are in networks from DHCP.
-        hops=(*learned.hops, *requested_hops, *policy_hops),
+        hops=(*learned.hops, *requested_hops, *policy_hops, *own_hops),
         rules=rules,
         tables=policy.tables,
-        problems=(*routing.problems, *problems, *learned.problems),
+        problems=(*routing.problems, *refused, *problems, *learned.problems),
         notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world), *overlaps),
     )

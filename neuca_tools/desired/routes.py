@@ -41,7 +41,8 @@ class Routing(NamedTuple):
 
     `banned` are prefixes that must have no route. `dependent_prefixes` are those with a next hop in
     no requested network: their routes depend on addresses that another program sets. The routes to
-    `waiting_prefixes` wait for their source address.
+    `waiting_prefixes` wait for their source address. `duplicates` have the prefix and metric of one
+    of the `hops` of the main table, and another link.
     """
 
     hops: tuple[Hop, ...] = ()
@@ -50,6 +51,7 @@ class Routing(NamedTuple):
     tables: Mapping[LinkKey, int] = {}
     dependent_prefixes: frozenset[Network] = frozenset()
     waiting_prefixes: frozenset[Network] = frozenset()
+    duplicates: tuple[Hop, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
 
@@ -76,6 +78,7 @@ def resolve_routes(
         tuple(finder.banned),
         dependent_prefixes=frozenset(finder.dependent_prefixes),
         waiting_prefixes=frozenset(finder.waiting_prefixes),
+        duplicates=tuple(finder.duplicates),
         problems=tuple(finder.problems),
     )
 
@@ -118,6 +121,7 @@ class _Finder:
         self.hop_by_identity: dict[object, Hop] = {}
         self.dependent_prefixes: set[Network] = set()
         self.waiting_prefixes: set[Network] = set()
+        self.duplicates: list[Hop] = []
         self.banned: list[Network] = []
         self.problems: list[Problem] = []
 
@@ -143,12 +147,17 @@ class _Finder:
         hop = _hop_of(route, parts, links)
         if hop.identity in self._foreign_identities:
             return f"a route of another program has the same prefix and metric ({hop.metric})"
-        if self.hop_by_identity.get(hop.identity, hop) != hop:
-            # The kernel would replace one by the other.
-            return f"another requested route has the same prefix and metric ({hop.metric})"
-        self.hop_by_identity[hop.identity] = hop
         if route.via is not None and not self._requested_networks.link_to(route.via):
             self.dependent_prefixes.add(route.to)
+        return self._keep(hop)
+
+    def _keep(self, hop: Hop) -> Optional[str]:
+        """Keep the route. Return the reason if not: the kernel would replace another one by it."""
+        other = self.hop_by_identity.setdefault(hop.identity, hop)
+        if other.link != hop.link and hop.traits.table == MAIN_TABLE:
+            self.duplicates.append(hop)
+        elif other != hop:
+            return duplicate_reason(hop)
         return None
 
     def _parts_of(self, route: RouteRequest) -> list[RouteRequest]:
@@ -287,6 +296,11 @@ class _Finder:
             if (link is None or link.state != "up") and not (part in devices and devices[part].up):
                 return f"{place}, which is down"
         return None
+
+
+def duplicate_reason(hop: Hop) -> str:
+    """Why a route is not set whose place in its table another one has."""
+    return f"another requested route has the same prefix and metric ({hop.metric})"
 
 
 def _form_reason(route: RouteRequest) -> Optional[str]:

@@ -122,6 +122,15 @@ def _through_member(route: RouteRequest, requests: Requests, tables: Tables) -> 
     return route._replace(link=Networks(members).link_to(route.via) or key)
 
 
+def of_own_tables(duplicates: Iterable[Hop], tables: Tables) -> list[Hop]:
+    """These routes of the main table in the table of their link, if it has one.
+
+    There they take the packets from its addresses, which the route of another link would take.
+    """
+    placed = [hop for hop in duplicates if hop.link in tables]
+    return [hop._replace(traits=hop.traits._replace(table=tables[hop.link])) for hop in placed]
+
+
 class TablesInUse:
     """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
 

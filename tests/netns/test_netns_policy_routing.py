@@ -176,6 +176,17 @@ def test_without_rules_only_its_own_subnet_reaches_an_address(cloud):
     assert (ours(cloud), ours(cloud, "-6")) == ([], [])
 
 
+def test_a_network_that_is_routed_through_two_nics_is_reached_from_the_addresses_of_both(cloud):
+    """As OpenStack's host routes of two subnets: the main table has only one route with this prefix and metric."""
+    routes = "203.0.113.0/24 = 10.1.0.1 metric 20\n203.0.113.0/24 = 10.2.0.1\n"
+    assert cloud.once(f"{BOTH}[routes]\n{routes}").code == 0
+    wanted = [[FAR, OWN["dp1"][0]], [FAR, OWN["dp2"][0]]]
+    assert answered(cloud, wanted) == wanted
+    assert cloud.plan() == []
+    assert cloud.once(BOTH).code == 0
+    assert cloud.run("ip", "route", "show", "203.0.113.0/24", "table", "all").out == ""
+
+
 def ours(lab, family="-4"):
     return [
         one["priority"]

@@ -379,6 +379,26 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
     )
 
 
+@pytest.mark.parametrize(
+    ("gateway", "tables", "problems"),
+    [
+        ("gateway = 10.1.0.1\n", [254, 31002], 0),
+        ("", [254], 1),
+        ("table = 50\ngateway = 10.1.0.1\n", [254, 50], 0),
+    ],
+)
+def test_a_second_route_with_the_same_prefix_and_metric_is_in_the_table_of_its_nic(
+    gateway, tables, problems
+):
+    three = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24\n{gateway}"
+    routes = "[routes]\n10.70.0.0/16 = 10.0.0.9 metric 20\n10.70.0.0/16 = 10.1.0.9\n"
+    found = resolved(ONE + three + routes)
+    hops = [hop for hop in found.desired.hops if str(hop.to) == "10.70.0.0/16"]
+    assert [hop.traits.table for hop in hops] == tables
+    assert {str(hop.via) for hop in hops[1:]} <= {"10.1.0.9"}
+    assert [problem.code for problem in found.problems] == ["refused"] * problems
+
+
 @pytest.mark.parametrize("gateway", ["gateway = 10.0.0.1, fd00:2::1\n", ""])
 @pytest.mark.parametrize("drift", ["no IPv4 address", "another IPv4 network", "no IPv6"])
 def test_a_pass_sets_no_route_that_a_manual_change_makes_impossible(drift, gateway):
