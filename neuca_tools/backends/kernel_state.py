@@ -55,6 +55,7 @@ VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_S
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, BROADCAST, FLAGS, PROTOCOL = 1, 2, 4, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
+_VMWARE_LABEL = re.compile("Ethernet([0-9]{1,3})")
 # Only the first network namespace has it (net_core_table of net/core/sysctl_net_core.c).
 FIRST_ONLY_SYSCTL = "/proc/sys/net/core/netdev_max_backlog"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
@@ -196,18 +197,22 @@ def parse_device(message: bytes) -> Device:
 def _pci_slot(name: str) -> tuple[int, ...]:
     """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none.
 
-    USB comes after every PCI domain: a NIC there may lead to the server's management controller.
+    VMware numbers a guest's NICs by their labels, which come first: the address of the fourth NIC
+    is before those of the others. USB comes after every PCI domain: a NIC there may lead to the
+    server's management controller.
     """
     with suppress(OSError):
         path = (Path(SYSFS) / name).readlink()
-        numbers = (
+        numbers = tuple(
             int(number, 16)
             for part in path.parts
             if part.count(":") == 2 and part[-2:-1] == "."
             for number in part.replace(".", ":").split(":")
         )
-        is_usb = any(part.startswith("usb") for part in path.parent.parts)
-        return (2**32, *numbers) if is_usb else tuple(numbers)
+        if any(part.startswith("usb") for part in path.parent.parts):
+            return (2**32, *numbers)
+        label = _VMWARE_LABEL.fullmatch(text_of(Path(SYSFS) / name / "device" / "label"))
+        return (-1, int(label[1]), *numbers) if label else numbers
     return ()
 
 

@@ -163,8 +163,8 @@ class Device:
     is the index of the primary member of a bond. `port` are the settings of a bridge's port.
     `infiniband`: its addresses are port GUIDs (`ports`). The IPoIB interface of a port has no
     `kind`, but `options`; a child has the kind `ipoib`. `slot` are the numbers of its PCI addresses
-    from the root of the bus, after 2**32 for a USB device; empty for one on neither bus. `alias`:
-    see `LINK_ALIAS`.
+    from the root of the bus, after -1 and VMware's number or, for a USB device, 2**32; empty for
+    one on neither bus. `alias`: see `LINK_ALIAS`.
     """
 
     index: int

@@ -13,7 +13,13 @@ from test_accelerated import message
 from worlds import mac, nic, route, world
 
 from neuca_tools.backends import kernel_state
-from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed_nic
+from neuca_tools.desired.first_nic import (
+    CARRIER_SECONDS,
+    LEASE_SECONDS,
+    Belief,
+    believed_nic,
+    bus_order,
+)
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign_roles
 from neuca_tools.model import Device, Record
@@ -59,6 +65,27 @@ def test_a_usb_nic_goes_after_those_on_the_pci_bus(tmp_path, monkeypatch):
         devices.append(kernel_state.parse_device(message(index, name, mac(index), "bus")))
     seen = world(*devices, addresses={2: "169.254.1.2/24"})
     assert believed_nic(seen, {mac(2), mac(3)}).mac == mac(3)
+
+
+def test_vmware_numbers_its_nics_in_another_order_than_the_bus(tmp_path, monkeypatch):
+    """As ESXi has four vmxnet3; sysfs is a stand-in, because only VMware's firmware has such labels."""
+    monkeypatch.setattr(kernel_state, "SYSFS", str(tmp_path / "class"))
+    (tmp_path / "class").mkdir()
+    buses = {
+        "ens192": "16.0/0000:0b",
+        "ens224": "17.0/0000:13",
+        "ens256": "18.0/0000:1b",
+        "ens161": "15.1/0000:04",
+    }
+    devices = []
+    for number, (name, bus) in enumerate(buses.items()):
+        path = tmp_path / f"devices/pci0000:00/0000:00:{bus}:00.0"
+        path.joinpath("net", name).mkdir(parents=True)
+        path.joinpath("label").write_text(f"Ethernet{number}\n")
+        path.joinpath("net", name, "device").symlink_to("../..")
+        (tmp_path / "class" / name).symlink_to(path / "net" / name)
+        devices.append(kernel_state.parse_device(message(9 - number, name, mac(number), "bus")))
+    assert [device.name for device in sorted(devices, key=bus_order)] == list(buses)
 
 
 @pytest.mark.parametrize("kind", ["veth", "tun"])
