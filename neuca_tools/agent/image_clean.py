@@ -119,7 +119,7 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
 def own_files(config: Config) -> list[Path]:
     """Every file that the agent may have written, except its locks, which may be held.
 
-    Files are recognised by their names and by records, since others may have files in the same
+    Files are recognized by their names and by records, since others may have files in the same
     directories. A record comes after the files that it lists, so that an interrupted removal can
     be repeated. Raises ApplyError, ObserveError.
     """

@@ -66,7 +66,7 @@ def output_path(name: str) -> Path:
             raise NeucaError(f'write "{path}": its directory does not exist')
         mode = mode_of(path)
         if mode and not stat.S_ISREG(mode):
-            raise NeucaError(f'write "{path}": it exists, and is no regular file')
+            raise NeucaError(f'write "{path}": it exists, and is not a regular file')
     return path
 
 

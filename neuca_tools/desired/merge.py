@@ -255,7 +255,7 @@ def trusted_links(document: Optional[Document], requests: Requests) -> Optional[
 
     None if the document is complete. What such a link no longer requests may be removed. There is
     no such link without a document, or if an unusable part does not tell which link it is about, as
-    a misspelt section or MAC address.
+    a misspelled section or MAC address.
     """
     if document is not None and document.is_complete:
         return None

@@ -48,7 +48,7 @@ from neuca_tools.model.routing import (
 
 VRF = "vrf"
 Tables = Mapping[LinkKey, int]
-NO_DHCP = "network managers do no DHCP in a VRF that they have not made"
+NO_DHCP = "network managers do not run DHCP in a VRF that they did not create"
 
 
 def vrf_table(virtual: Optional[Virtual]) -> int:
@@ -195,7 +195,7 @@ def default_routes(
             if scoped_host(link.index, gateway) in present:
                 reason = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
-                reason = f"its VRF has another default route than through {gateway}"
+                reason = f"its VRF has a default route through another gateway than {gateway}"
             if reason:
                 notes.append(Note("gateway", "not applicable", reason, link.key))
                 continue

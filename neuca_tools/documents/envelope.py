@@ -120,7 +120,7 @@ def _neuca_part(data: bytes) -> Optional[bytes]:
         part for part in message_from_bytes(data).walk() if part.get_content_type() == _MIME_TYPE
     ]
     if len(ours) > 1:
-        raise unreadable(f'{len(ours)} MIME parts of type "{_MIME_TYPE}", not one')
+        raise unreadable(f'{len(ours)} MIME parts of type "{_MIME_TYPE}" instead of one')
     return _unzipped(_decode_part(ours[0])) if ours else None
 
 

@@ -118,7 +118,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
         0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"
     ),
     "net/ipv4/tcp_tw_reuse": _one_number(0, 2),
-    "net/ipv4/tcp_syncookies": _one_number(1, 2, "without them, a SYN flood locks everybody out"),
+    "net/ipv4/tcp_syncookies": _one_number(1, 2, "without them, a SYN flood blocks every client"),
     "net/ipv4/tcp_pacing_ss_ratio": _one_number(100, 1000, _PACING),
     "net/ipv4/tcp_pacing_ca_ratio": _one_number(100, 1000, _PACING),
     # Tables of neighbours and routes, multicast, addresses, MPLS.
@@ -195,7 +195,7 @@ def value_reason(key: str, value: str) -> Optional[str]:
     if isinstance(rule, Words):
         if value in rule.words:
             return None
-        return f'"{value[:80]}" is none of {", ".join(rule.words)}'
+        return f'"{value[:80]}" is not one of {", ".join(rule.words)}'
     words = value.split()
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"

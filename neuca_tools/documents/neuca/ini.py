@@ -165,7 +165,9 @@ class _Reader:
         self._skipping = not _SECTION_NAME.fullmatch(name) or len(name) > 80
         if self._skipping:
             self._refuse(
-                number, stripped, "it is not a section header, ignoring all up to the next one"
+                number,
+                stripped,
+                "it is not a section header, ignoring all lines up to the next one",
             )
             return
         self._header, self._name = (number, name), name

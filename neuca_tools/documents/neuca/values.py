@@ -58,7 +58,7 @@ _NOT_IN_SYSCTL_VALUES = re.compile(r"[^A-Za-z0-9 ._,:/+{}-]")
 class UnusableError(ValueError):
     """A value is unusable; the text of the exception is the reason.
 
-    `unknown` is a misspelt word with those that are allowed, for a suggestion.
+    `unknown` is a misspelled word with those that are allowed, for a suggestion.
     """
 
     def __init__(self, reason: str, unknown: Optional[UnknownWord] = None) -> None:
