@@ -1,4 +1,4 @@
-"""Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`.
+"""Changes outside of passes: `neuca release`, `neuca revert` and `neuca tune`.
 
 With `dry_run`, a change is only planned: its operations count as done. The document is read with
 the lock held: a pass may have changed it while the lock was waited for.

@@ -75,7 +75,7 @@ def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpe
     try:
         return [parse_source(text) for text in ((source,) if source else config.sources)]
     except UsageError as error:
-        with suppress(OSError):  # it is no path, or this user may not look
+        with suppress(OSError):  # it is not a path, or this user may not look
             if source and Path(source).exists():
                 raise UsageError(error.text, f'did you mean "file:{source}"?') from None
         raise

@@ -96,7 +96,7 @@ def _do_job(given: Sequence[str]) -> int:
 
 
 def become_client(path: Path, is_plain: bool = False) -> None:
-    """Run the client in place of this process; `is_plain`: it is no unit. Raises ApplyError."""
+    """Run the client in place of this process; `is_plain`: it is not a unit. Raises ApplyError."""
     # The child of the daemon ignores these signals, and a trial blocks them.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -125,7 +125,7 @@ def give_up(path: Path) -> None:
         return
     request = _read_request(gone)
     _signal_client(gone, signal.SIGALRM)  # dhcpcd(8), --release
-    # Without its note, a client that is no unit and has not ended would run for ever.
+    # Without its note, a client that is not a unit and has not ended would run for ever.
     _signal_client(gone, signal.SIGKILL, PROCESS)
     _restore_mode(gone, request)
     forget_client(gone)

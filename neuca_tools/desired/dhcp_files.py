@@ -90,7 +90,7 @@ def _quote_character(match: re.Match[str]) -> str:
 
 
 def link_of_label(text: str) -> Optional[LinkKey]:
-    """The key with this label, which may be that of a client; None if it is no label.
+    """The key with this label, which may be that of a client; None if it is not a label.
 
     >>> str(link_of_label("bridge-br_2e0.7:ra"))
     'bridge br.0.7'

@@ -61,7 +61,7 @@ def find_document(data: bytes) -> Optional[str]:
 def _from_base64(text: bytes) -> bytes:
     """User-data that was encoded once too often: tools and people do what the platform's API does.
 
-    The text as it is if it is no base64 of a text or of gzip after all.
+    The text as it is if it is not base64 of a text or of gzip after all.
     """
     # For such texts only.
     import binascii

@@ -103,7 +103,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/netfilter/nf_conntrack_max": _one_number(
         65536, 16 * _MIB, "a full table drops every packet"
     ),
-    # TCP behaviour. With none of these values do two hosts become unable to communicate.
+    # TCP behaviour. None of these values keeps two hosts from communicating.
     "net/ipv4/tcp_congestion_control": Words(_ALGORITHMS),
     "net/ipv4/tcp_mtu_probing": _one_number(0, 2),
     "net/ipv4/tcp_no_metrics_save": _one_number(0, 1),

@@ -66,7 +66,7 @@ def rules_of(selectors: Mapping[str, Any]) -> list[Rule]:
     families = {network.version for network in networks.values()}
     if len(families) > 1:
         raise UnusableError("from and to are not of the same family")
-    # A /0 is no selector, as in the kernel's answers.
+    # A /0 is not a selector, as in the kernel's answers.
     prefixes = {key: str(network) for key, network in networks.items() if network.prefixlen}
     mark, mask = selectors.get("mark", (0, 0))
     tos = selectors.get("type-of-service", 0)

@@ -69,7 +69,7 @@ class UnusableError(ValueError):
 class ForeignValueError(UnusableError):
     """A valid value that is not for the agent: a table of the kernel, a MAC that no NIC can have.
 
-    In a platform's document it is no error, because other programs read that document too.
+    In a platform's document it is not an error, because other programs read that document too.
     """
 
 

@@ -64,7 +64,7 @@ _PLATFORM_BY_DOCUMENT = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "noc
 def reduce_documents(parts: Mapping[str, bytes]) -> str:
     """One text for the documents of a source, given by name; empty if there is none to keep.
 
-    Raises DocumentError for a document that cannot be parsed, or is no object.
+    Raises DocumentError for a document that cannot be parsed, or is not an object.
     """
     trees = {}
     for name in sorted(parts.keys() & _KINDS.keys()):

@@ -74,7 +74,7 @@ def read(root: Part) -> PlatformDocument:
 def _read_hostname(root: Part) -> Optional[str]:
     """The host name, or as in cloud-init its first label if the whole is too long.
 
-    It is no part of the network: without a usable one, the document is still complete.
+    It is not part of the network: without a usable one, the document is still complete.
     """
     text = root.text("hostname")
     for name in (text, text.partition(".")[0]) if text else ():

@@ -215,8 +215,8 @@ EXPLANATIONS = (
         (BIDIRECTIONAL,),
     ),
 )
-# What acknowledgements suffer from as well: it is a cause in both directions.
-ACROSS = frozenset({"D39"})
+# Conditions from which acknowledgements suffer as well: a cause in both directions.
+BOTH_WAYS = frozenset({"D39"})
 # Two conditions that the same evidence may allow, and the test that tells which it is.
 DOUBTS = {
     frozenset({"D09", "D18"}): (

@@ -27,7 +27,7 @@ MIN_DURATION = 0.9  # of the duration that was asked for
 
 
 def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
-    """Whether there is a rate, a step that is none of a rate has a result, or all steps passed."""
+    """Whether there is a rate, a step without a rate has a result, or all steps passed."""
     asked = [step for step in evidence.steps if step.text != NOT_ASKED]
     results = {step.name for step in asked if step.verdict in ("pass", "fail")}
     if results - PREPARATIONS or any(look.rate is not None for look in looks):

@@ -20,7 +20,7 @@ INTERNAL = {"internal": True}
 
 
 def _whole_number(value: object) -> int:
-    if type(value) is not int:  # a bool is no whole number
+    if type(value) is not int:  # a bool is not a whole number
         raise ShapeError(f"is {str(value)[:40]!r}, and should be a whole number")
     if abs(value) >= _MAX_INTEGER:
         raise ShapeError("is too large a number")

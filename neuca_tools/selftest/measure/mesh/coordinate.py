@@ -85,7 +85,7 @@ class Engine:
     def send(self, message: dict[str, Any], handle: Callable[[Sequence[Any]], None]) -> None:
         """Send a message to all hosts; `handle` the outputs that can be read meanwhile.
 
-        An engine that cannot write its messages reads none. One that has ended is no error here:
+        An engine that cannot write its messages reads none. That one has ended is not an error:
         its outputs, which end too, have the reason.
         """
         content = line_of(message)
