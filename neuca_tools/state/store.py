@@ -118,7 +118,7 @@ def unsaved_reason(directories: StateDirectories) -> str:
     return _recorded_reason(directories.run)
 
 
-def run_directory_reason(directories: StateDirectories) -> str:
+def run_problem(directories: StateDirectories) -> str:
     """Why the run directory could not be written; empty if it could."""
     return _recorded_reason(directories.directory)
 
