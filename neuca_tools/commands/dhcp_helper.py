@@ -68,26 +68,26 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
     A client whose script fails would decline the lease, and ask for another one at once.
     """
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     if arguments is None:
         collect_rarely()
     try:
-        return _do_job(given)
+        return _do_job(words)
     except NeucaError as error:
         print(f"dhcp-helper: {error.text}", file=sys.stderr)
-        return 1 if given else 0
+        return 1 if words else 0
 
 
-def _do_job(given: Sequence[str]) -> int:
+def _do_job(words: Sequence[str]) -> int:
     """Do what the arguments say; 2 if they say nothing. Raises NeucaError."""
     jobs: dict[str, Callable[[Path], None]] = {
         "run": become_client,
         "start": partial(become_client, is_plain=True),
         "stop": give_up,
     }
-    if len(given) == 2 and given[0] in jobs:
-        jobs[given[0]](Path(given[1]))
-    elif not given and REQUEST_VARIABLE in os.environ:
+    if len(words) == 2 and words[0] in jobs:
+        jobs[words[0]](Path(words[1]))
+    elif not words and REQUEST_VARIABLE in os.environ:
         process_report(os.environ)
     else:
         print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)

@@ -28,7 +28,7 @@ from neuca_tools.files import (
 )
 
 VERSION = 1
-LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
+MAX_STATE_BYTES = 16 * 1024 * 1024  # a record has less than 1 KiB for each NIC
 LONGEST_REASON = 200  # characters
 CHECKSUM = "crc32"
 SPARE, REASON_FILE = "unsaved", "unsaved.json"  # in the run directory
@@ -231,7 +231,7 @@ def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
 
 def _read_content(path: Path) -> Optional[bytes]:
     try:
-        return read_bytes(path, LARGEST + 1)
+        return read_bytes(path, MAX_STATE_BYTES + 1)
     except OSError as error:
         raise_shortage(error, path)
         raise RecordError(f'read "{path}": {error.strerror}') from error
@@ -239,8 +239,8 @@ def _read_content(path: Path) -> Optional[bytes]:
 
 def parse_state(path: Path, content: bytes) -> dict[str, Any]:
     """The data of a state file. Raises only RecordError: it is damaged or of another version."""
-    if len(content) > LARGEST:
-        raise unusable_file(path, f"it is larger than {LARGEST >> 20} MiB")
+    if len(content) > MAX_STATE_BYTES:
+        raise unusable_file(path, f"it is larger than {MAX_STATE_BYTES >> 20} MiB")
     try:
         loaded: Any = json.loads(content)
     except ValueError as error:

@@ -16,7 +16,7 @@ from neuca_tools.tuning.sysctl_values import number_of
 
 BUFFER = "{buffer}"  # placeholder for the buffer size in bytes that the path needs
 KEEP = "-"  # placeholder for the present number
-LARGEST = 64 * 1024  # size limit of a profile in bytes
+MAX_PROFILE_BYTES = 64 * 1024  # a bound of our own
 
 
 class Profile(NamedTuple):

@@ -48,8 +48,8 @@ def parse(text: str) -> Document:
     collected = [*faults, *_unknown_sections(sections)]
     keys = _section_keys(sections, collected)
     lines, repeated = last_wins(every_line, lambda line: _setting_identity(line, keys))
-    given = tuple(line for line in lines if not values.is_absent(line.value))
-    return _build_document(keys, given, [*collected, *repeated])
+    present_lines = tuple(line for line in lines if not values.is_absent(line.value))
+    return _build_document(keys, present_lines, [*collected, *repeated])
 
 
 def _check_text(text: str) -> None:
