@@ -18,7 +18,7 @@ from neuca_tools.model.routing import MAX_U32, Rule, RuleRequest
 from neuca_tools.model.rows import UnknownWord
 
 MAX_RULES = 1024
-# Before the rules of policy routing, which begin at 31000, and behind all that have a priority.
+# Before the rules of policy routing, which begin at 31000, and after all that have a priority.
 DEFAULT_PRIORITY = 30900
 _MARK = re.compile(r"0x[0-9a-f]{1,8}|[0-9]{1,10}")
 

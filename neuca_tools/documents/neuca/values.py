@@ -50,7 +50,7 @@ POLICY_TABLES = range(31000, 32000)
 # Those for the routes that NICs get from DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
-# Such as quotes, or a comment, which the kernel ignores behind a number and a space. Formulas of
+# Such as quotes, or a comment, which the kernel ignores after a number and a space. Formulas of
 # profiles have braces.
 _NOT_IN_SYSCTL_VALUES = re.compile(r"[^A-Za-z0-9 ._,:/+{}-]")
 
@@ -86,7 +86,7 @@ def hash_hint(value: str) -> str:
     """A hint to append to the reason if a `#` in the value was meant to begin a comment."""
     if not re.search(r"\s#", value):
         return ""
-    return ' ("#" begins a comment only at the beginning of a line; behind a value, ";" does)'
+    return ' ("#" begins a comment only at the beginning of a line; after a value, ";" does)'
 
 
 def is_absent(value: str) -> bool:

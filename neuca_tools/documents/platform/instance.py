@@ -104,7 +104,7 @@ def _metadata_items(root: Part) -> Iterator[Item]:
 
 
 def _numbered_values(name: str, value: Tree) -> Iterator[tuple[str, str]]:
-    """A scalar with its name; those of a list with a number behind it: `name`, `name.1`."""
+    """A scalar with its name; those of a list with a number after it: `name`, `name.1`."""
     values_of_name = value if isinstance(value, list) else [value]
     for number, item in enumerate(values_of_name):
         if isinstance(item, (str, bool)):

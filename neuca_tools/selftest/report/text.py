@@ -246,7 +246,7 @@ def _shortened(words: str) -> str:
 
 
 def _wrapped_line(line: str, width: int) -> str:
-    """The line, wrapped; the lines that continue it are indented behind the labels."""
+    """The line, wrapped; the lines that continue it are indented past the labels."""
     if len(line) <= width:
         return line
     indent = " " * LABEL_WIDTH
