@@ -171,7 +171,7 @@ def _refuse_device(path: Path) -> None:
     """Raise OSError for a device or a FIFO, which would be gone once it is replaced."""
     mode = mode_of(path)
     if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise OSError(errno.EEXIST, "it exists, and is no regular file")
+        raise OSError(errno.EEXIST, "it exists, and is not a regular file")
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
@@ -335,7 +335,7 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
     0 if there is none, or if it is in another PID namespace (fcntl(2)). Raises ApplyError. Do not
     call this for a lock that this process holds: closing any descriptor of the file releases it.
     """
-    with as_apply_error(f'ask who has locked "{path}"'):
+    with as_apply_error(f'find the process that has locked "{path}"'):
         try:
             descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`.
+"""Changes outside of passes: `neuca release`, `neuca revert` and `neuca tune`.
 
 With `dry_run`, a change is only planned: its operations count as done. The document is read with
 the lock held: a pass may have changed it while the lock was waited for.
@@ -196,7 +196,7 @@ def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     without = host.for_document(config._replace(links=links), intake._replace(document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
-        raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
+        raise NeucaError(f'release "{mac}": it is the management NIC, with nothing of neucad on it')
     _demand_leaving(mac, decision)
     return without, Release(released, touched), decision
 

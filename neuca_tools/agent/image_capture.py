@@ -226,7 +226,7 @@ class _Archive:
         return part
 
     def _read_members(self) -> str:
-        """Take the digest of each file; returns why it is no archive, empty if it is one."""
+        """Take the digest of each file; returns why it is not an archive, empty if it is one."""
         broken = ""
         try:
             with tarfile.open(fileobj=cast(IO[bytes], self), mode="r|*") as members:

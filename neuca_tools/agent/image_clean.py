@@ -41,7 +41,7 @@ from neuca_tools.state import records, store
 from neuca_tools.status import report
 
 STATE_FILES = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
-IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
+IN_RUN = (*records.RUN_FILES, report.FILE, store.REASON_FILE, trial.RESULT)
 _FORMER_TABLE = "names"  # of earlier versions, in the state directory
 STOP_SECONDS = 20.0  # as in the unit; the daemon waits up to 10 of them for a pass
 GENERATED_FILES_LIST = "generated-files"  # packaging/debian/prerm leaves it for a purge
@@ -119,7 +119,7 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
 def own_files(config: Config) -> list[Path]:
     """Every file that the agent may have written, except its locks, which may be held.
 
-    Files are recognised by their names and by records, since others may have files in the same
+    Files are recognized by their names and by records, since others may have files in the same
     directories. A record comes after the files that it lists, so that an interrupted removal can
     be repeated. Raises ApplyError, ObserveError.
     """
@@ -160,7 +160,7 @@ def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = matching_paths(state, REPORTS)
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
-    names = (*STATE_FILES, *archive, store.WHY, config.daemon_lock.name, _FORMER_TABLE)
+    names = (*STATE_FILES, *archive, store.REASON_FILE, config.daemon_lock.name, _FORMER_TABLE)
     files += [state / name for name in names]
     files += guest_records(config)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):

@@ -1,9 +1,9 @@
 """The document in force, which passes, `neuca apply` and trials change by one rule.
 
 It is read under the lock of passes, because what was read before may be out of date by then. A poll
-of the daemon replaces it only if the daemon's own sources have another document than at the last
-poll. So the next poll neither undoes what an administrator has applied from elsewhere, nor applies
-a document whose trial was not confirmed.
+of the daemon replaces it only if the document of its own sources has changed since the last poll.
+So the next poll neither undoes what an administrator has applied from elsewhere, nor applies a
+document whose trial was not confirmed.
 """
 
 # SPDX-License-Identifier: MIT

@@ -24,7 +24,7 @@ from neuca_tools.model import Automatic, Device, Document, World
 from neuca_tools.plan.operation import Plan
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import NOTHING_STORED, Intake
-from neuca_tools.state.store import not_in_run, unsaved_reason
+from neuca_tools.state.store import run_problem, unsaved_reason
 from neuca_tools.status import audit
 from neuca_tools.status.judge import DocumentStatus, Report, Status, judge_host, with_unsaved
 from neuca_tools.status.report import read_report
@@ -160,7 +160,7 @@ def _split_plan(config: Config, decision: Decision) -> tuple[Plan, Plan, str]:
     operations = decision.plan()
     reason = unsaved_reason(config.state)
     if not reason:
-        return operations, (), not_in_run(config.state)
+        return operations, (), run_problem(config.state)
     postponed = postponed_operations(operations)
     waiting = {*postponed}
     left = tuple(operation for operation in operations if operation not in waiting)

@@ -37,7 +37,7 @@ from neuca_tools.state.active_document import (
     last_confirmed,
 )
 from neuca_tools.state.records import load_machine, load_source_answers
-from neuca_tools.state.store import not_in_run, save_unsaved_files, unsaved_reason
+from neuca_tools.state.store import run_problem, save_unsaved_files, unsaved_reason
 
 # Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
 
@@ -262,7 +262,7 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
 def _is_to_repeat(job: Job) -> bool:
     """Whether a DHCP client has ended, or the full run directory took no report of the pass."""
     clients = job.config.run_directory / DHCP
-    return processes.has_ended_process(clients, job.left_out) or bool(not_in_run(job.config.state))
+    return processes.has_ended_process(clients, job.left_out) or bool(run_problem(job.config.state))
 
 
 def _keep_answers(config: Config, intake: Intake) -> str:

@@ -62,7 +62,7 @@ class GuardedWriter:
             raise GuardError(f'"{target.name}" is not a link that this pass may write to')
         # The path of a sysctl has the name of the interface in it.
         if self.links.name_of(index) not in ("", target.name):
-            raise GuardError(f'"{target.name}" has another name by now')
+            raise GuardError(f'"{target.name}" has a different name by now')
         return index
 
     def device_values(self, index: int, group: str) -> Mapping[str, str]:

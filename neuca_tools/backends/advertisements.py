@@ -77,7 +77,7 @@ def parse_advertisement(router: IPv6Address, message: bytes) -> Optional[Adverti
 
 
 def _parse_options(rest: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and content of each option. Raises ValueError for a length that is none."""
+    """Type and content of each option. Raises ValueError for an invalid length."""
     while rest:
         size = 8 * rest[1] if len(rest) > 1 else 0
         if not 8 <= size <= len(rest):

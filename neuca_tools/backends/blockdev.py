@@ -1,7 +1,7 @@
 """Reads from sysfs how a block device is attached.
 
 pyudev lists neither the classes below a device nor the controllers of an NVMe namespace with
-multipath. It reads no other tree than /sys, and no test host has disks of all kinds.
+multipath. It reads nothing but /sys, and no test host has disks of all kinds.
 """
 
 # SPDX-License-Identifier: MIT

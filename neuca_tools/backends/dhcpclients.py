@@ -2,7 +2,7 @@
 
 Where systemd runs, each is a unit of its own (neuca-dhcp@.service), which outlives the agent, and
 which systemd starts again if it ends. Elsewhere it is a process in a session of its own, which is
-recognised by its process ID and the moment of its start. In both cases the unit or process begins
+recognized by its process ID and the moment of its start. In both cases the unit or process begins
 as our helper, which becomes the client (`commands.dhcp_helper`).
 """
 

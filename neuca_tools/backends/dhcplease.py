@@ -197,7 +197,7 @@ def reason_to_refuse(
     get one, and go with the lease. `guarded` are networks without addresses for this link.
     """
     if str(address) != before and address.ip in _hosts_set_otherwise(index, world):
-        return "it is set on the link in another way"
+        return "the link already has it from another source"
     hosts, networks = _hosts_elsewhere(index, world), [*map(ip_network, guarded)]
     for host in filter(None, (address.ip, broadcast_of(address.network))):
         if host in hosts:
@@ -206,7 +206,7 @@ def reason_to_refuse(
         if host in _guarded_hosts(index, world) or any(host in network for network in networks):
             return f"it would take over {host}, which is reached through the management NIC"
     if address.ip.is_link_local:  # Clouds have DNS and NTP servers there.
-        return f"it is link-local, which none from a server is ({_LINK_LOCAL[address.version]})"
+        return f"it is link-local, which no server may offer ({_LINK_LOCAL[address.version]})"
     return ""
 
 

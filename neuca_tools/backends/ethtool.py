@@ -152,7 +152,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         for name, names in {**single, **_features_by_short_name(supported)}.items():
             values[f"offloads.{name}"] = _on_off(not active.keys().isdisjoint(names))
             if changeable.isdisjoint(names):
-                missing[f"offloads.{name}"] = "the driver has it fixed"
+                missing[f"offloads.{name}"] = "it is fixed by the driver"
         return DeviceSettings(values, {}, missing)
 
     def _read_wake(self, index: int) -> DeviceSettings:
@@ -196,7 +196,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
                 names.discard(MANGLED)
             bits += [_encode_bit(name, value == "on") for name in sorted(names)]
         if not bits:
-            raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
+            raise OSError(errno.EOPNOTSUPP, "it is fixed by the driver")
         wanted = wire.encode_nest(WANTED, wire.encode_nest(BITS, *bits))
         self._send_command(FEATURES_SET, index, wanted)
 

@@ -17,7 +17,7 @@ from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
 from neuca_tools.tuning import environment, layer, sysctld
 from neuca_tools.tuning.choice import NAME, Choice
-from neuca_tools.tuning.profile import LARGEST, Profile, parse_profile
+from neuca_tools.tuning.profile import MAX_PROFILE_BYTES, Profile, parse_profile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
@@ -95,8 +95,8 @@ def _profile_text(name: str, directory: Path) -> str:
         except OSError as error:
             raise_shortage(error, file)
             raise UnusableError(f'cannot read "{file}": {error.strerror}') from None
-        if content is not None and len(content) > LARGEST:
-            raise UnusableError(f"it is longer than {LARGEST} bytes")
+        if content is not None and len(content) > MAX_PROFILE_BYTES:
+            raise UnusableError(f"it is longer than {MAX_PROFILE_BYTES} bytes")
         if content is not None:
             return content.decode("utf-8-sig", "replace")
     raise UnusableError(_why_unknown(name, directory))

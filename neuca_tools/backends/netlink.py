@@ -195,7 +195,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 
     def delete_address(self, index: int, address: Address) -> None:
-        """Delete this address only; one that is absent is no error.
+        """Delete this address only; one that is absent is not an error.
 
         Without promote_secondaries the kernel deletes secondary addresses with the primary.
         """

@@ -4,8 +4,7 @@ A device with several transmit queues keeps `mq` as its root qdisc, with one qdi
 with a single qdisc, all CPUs would contend for one lock. The qdisc of such a device is the one that
 all its queues share.
 
-pyroute2 does not serve here: 0.7.2 to 0.9 lack the parameters of `fq`, and drop the limit of
-`bfifo`.
+pyroute2 is not used: 0.7.2 to 0.9 lack the parameters of `fq`, and drop the limit of `bfifo`.
 """
 
 # SPDX-License-Identifier: MIT

@@ -94,7 +94,7 @@ def source_of(message: bytes) -> Optional[Host]:
 def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:
     """Set a route as a dump has described it so many seconds ago. Raises ApplyError.
 
-    `indexes` has the present index of each device that may have another one than in the message. A
+    `indexes` has the present index of each device for which it may differ from the message. A
     route that would have expired by now is left out. The kernel drops a next hop object with its
     device; the next hops that it stood for take its place.
     """

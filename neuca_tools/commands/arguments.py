@@ -67,7 +67,7 @@ def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
 
 def add_output_options(parser: argparse._ActionsContainer) -> None:
     """Add the options about what is printed, which every command has."""
-    more = "also print notes about the configuration, and all of a report"
+    more = "also print notes about the configuration, and details of a plan or report"
     loud = parser.add_mutually_exclusive_group()
     loud.add_argument("-v", "--verbose", **flag(more))
     loud.add_argument("-q", "--quiet", **flag("print only errors and warnings"))

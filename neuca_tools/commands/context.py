@@ -66,7 +66,7 @@ def output_path(name: str) -> Path:
             raise NeucaError(f'write "{path}": its directory does not exist')
         mode = mode_of(path)
         if mode and not stat.S_ISREG(mode):
-            raise NeucaError(f'write "{path}": it exists, and is no regular file')
+            raise NeucaError(f'write "{path}": it exists, and is not a regular file')
     return path
 
 
@@ -75,7 +75,7 @@ def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpe
     try:
         return [parse_source(text) for text in ((source,) if source else config.sources)]
     except UsageError as error:
-        with suppress(OSError):  # it is no path, or this user may not look
+        with suppress(OSError):  # it is not a path, or this user may not look
             if source and Path(source).exists():
                 raise UsageError(error.text, f'did you mean "file:{source}"?') from None
         raise

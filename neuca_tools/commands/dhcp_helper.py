@@ -68,26 +68,26 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
     A client whose script fails would decline the lease, and ask for another one at once.
     """
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     if arguments is None:
         collect_rarely()
     try:
-        return _do_job(given)
+        return _do_job(words)
     except NeucaError as error:
         print(f"dhcp-helper: {error.text}", file=sys.stderr)
-        return 1 if given else 0
+        return 1 if words else 0
 
 
-def _do_job(given: Sequence[str]) -> int:
+def _do_job(words: Sequence[str]) -> int:
     """Do what the arguments say; 2 if they say nothing. Raises NeucaError."""
     jobs: dict[str, Callable[[Path], None]] = {
         "run": become_client,
         "start": partial(become_client, is_plain=True),
         "stop": give_up,
     }
-    if len(given) == 2 and given[0] in jobs:
-        jobs[given[0]](Path(given[1]))
-    elif not given and REQUEST_VARIABLE in os.environ:
+    if len(words) == 2 and words[0] in jobs:
+        jobs[words[0]](Path(words[1]))
+    elif not words and REQUEST_VARIABLE in os.environ:
         process_report(os.environ)
     else:
         print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
@@ -96,7 +96,7 @@ def _do_job(given: Sequence[str]) -> int:
 
 
 def become_client(path: Path, is_plain: bool = False) -> None:
-    """Run the client in place of this process; `is_plain`: it is no unit. Raises ApplyError."""
+    """Run the client in place of this process; `is_plain`: it is not a unit. Raises ApplyError."""
     # The child of the daemon ignores these signals, and a trial blocks them.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -125,7 +125,7 @@ def give_up(path: Path) -> None:
         return
     request = _read_request(gone)
     _signal_client(gone, signal.SIGALRM)  # dhcpcd(8), --release
-    # Without its note, a client that is no unit and has not ended would run for ever.
+    # Without its note, a client that is not a unit and has not ended would run for ever.
     _signal_client(gone, signal.SIGKILL, PROCESS)
     _restore_mode(gone, request)
     forget_client(gone)

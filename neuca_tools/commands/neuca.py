@@ -178,7 +178,7 @@ _POSITIONALS: dict[str, Keywords] = {
     "link": value("MAC-or-name", "the interface"),
     "verb": _choice_of("copy the root file system, without what clean removes", "capture"),
     "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
-    "file": value("FILE", "a document, or - for standard input", nargs="+"),
+    "file": value("FILE", "a document or a configuration file, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),
     "device": value("DEVICE", "the volume, or the directory where it is mounted"),
     "words": value("FIELD", "a field of [global], or a section followed by a field", nargs="+"),

@@ -60,9 +60,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     return run_guarded(_run, arguments_of_units(arguments) or _parser().parse_args(arguments))
 
 
-def arguments_of_units(given: Sequence[str]) -> Optional[argparse.Namespace]:
+def arguments_of_units(arguments: Sequence[str]) -> Optional[argparse.Namespace]:
     """The arguments in the forms of the units; None: others, for argparse, which costs memory."""
-    words, path = list(given), None
+    words, path = list(arguments), None
     if words[-2:-1] == ["--config"] and words[-1][:1] not in ("", "-"):
         path = words.pop()
         words.pop()

@@ -51,7 +51,7 @@ def _parse_command(words: Sequence[str]) -> tuple[str, argparse.Namespace]:
         module, place = COMMANDS[command]
         make = getattr(_command_module(place), f"{command.replace('-', '_')}_parser")
         return module, make().parse_args(words[1:])
-    meant = _misspelt_command(command)
+    meant = _misspelled_command(command)
     if meant:
         parsers.overview_parser().error(
             f'there is no command "{command}", and no host of that name can be resolved;'
@@ -87,7 +87,7 @@ def _run_for_nagios(
         return NAGIOS_UNKNOWN
 
 
-def _misspelt_command(word: str) -> str:
+def _misspelled_command(word: str) -> str:
     """The subcommand that a word is a misspelling of; empty for the name of a host."""
     from neuca_tools.commands.selftest_options import address_of
     from neuca_tools.documents.spelling import closest_word

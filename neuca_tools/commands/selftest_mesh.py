@@ -201,7 +201,7 @@ def _run_to_continue(path: Path, output: results.Results, plan: MeshPlan) -> res
     recorded = output.recorded()
     if recorded is not None:
         if not results.continues(recorded.plan, plan):
-            raise UsageError(f'continue "{path}": it is the output of another plan')
+            raise UsageError(f'continue "{path}": it is the output of a different plan')
         if not recorded.is_complete:
             return recorded
         log(f'a new run replaces the one in "{path}", which is complete')

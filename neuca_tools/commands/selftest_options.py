@@ -165,7 +165,7 @@ def serve_parser() -> argparse.ArgumentParser:
     shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
     names = ("config", "port", "secret-file", "netns", "container")
     own = {name: shared[name] for name in names}
-    text = "serve at the addresses of this interface, even of the management NIC"
+    text = "serve on the addresses of this interface, even if it is the management NIC"
     parsers.add_grouped(parser, own, {"interface": value("NAME", text)}, SERVE_OPTIONS)
     parser.set_defaults(peers=[])
     return parser

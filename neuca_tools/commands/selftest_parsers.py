@@ -138,7 +138,7 @@ TEXTS = {
     ),
     "serve": Text(
         "serve tests to peers that have the secret, for a limited time",
-        "Serve tests at the addresses of the dataplane, one at a time, to hosts that have the"
+        "Serve tests on the addresses of the dataplane, one at a time, to hosts that have the"
         " secret. When the time is over, nothing is left listening.",
         f"serve --for 300 {_SECRET}",
     ),

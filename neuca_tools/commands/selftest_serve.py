@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         if error.errno == errno.EADDRINUSE:
             command = f"ss -ltnp sport = :{port + 1}"
             hint = f"{command} shows the program; or use another --port, for serve and for run"
-        raise SelftestError(f"serve tests at port {port + 1}: {error.strerror}", hint) from error
+        raise SelftestError(f"serve tests on port {port + 1}: {error.strerror}", hint) from error
     where = f"at {', '.join(map(str, addresses))}, ports {port} to {port + 2}"
     log(f"serving tests for {arguments.period:g} s {where}")
     server.run(arguments.period)
@@ -91,12 +91,12 @@ def check_servable(
     address: Address, device: Optional[Device], interface: Optional[str], planned: AgentPlan
 ) -> None:
     """Raise UsageError unless a requested address may be served."""
-    check_scope("serve at", address)
+    check_scope("serve on", address)
     if device is None:
-        raise UsageError(f"serve at {address}: this host has no such address")
+        raise UsageError(f"serve on {address}: this host has no such address")
     if _may_serve(device, interface, planned):
         return
     default = "another interface" if interface else "which is not on the dataplane"
     role = planned.reserved.get(device.index, default)
     hint = f"to serve there, add --interface {device.name}"
-    raise UsageError(f"serve at {address}: it is on {device.name}, {role}", hint)
+    raise UsageError(f"serve on {address}: it is on {device.name}, {role}", hint)

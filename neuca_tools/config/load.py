@@ -36,7 +36,7 @@ DEFAULT_PATH = Path("/etc/neuca/config")
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
 _NAMES = {option for _, option in KNOWN}
-_INDENTED = "it is indented, and so a part of the value above"
+_INDENTED = "it is indented, so it is part of the value above"
 
 
 def load_config(path: Path) -> Config:
@@ -66,7 +66,7 @@ def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
 
 
 def _protection_faults(entries: Iterable[Entry]) -> Iterator[Fault]:
-    """A fault for each option that was meant to protect, and is misspelt, misplaced or repeated.
+    """A fault for each option that was meant to protect, and is misspelled, misplaced or repeated.
 
     Without such an option, the agent would change or believe more than the administrator permits.
     """

@@ -172,7 +172,7 @@ class CommonSettings:
             if reason is None and address.version == 6:
                 reason = without_ipv6
                 if address.ip in hosts:
-                    reason = "the link has it with another prefix length"  # ipv6_add_addr
+                    reason = "the link has it with a different prefix length"  # ipv6_add_addr
             if reason is None:
                 granted.append(address)
                 hosts.add(address.ip)

@@ -213,7 +213,7 @@ def _service_reason(to: Network) -> Optional[str]:
         return "loopback addresses are not routed"
     service = next((host for host in PLATFORM_HOSTS if host in to), None)
     is_taken = service is not None and to.prefixlen > SLAAC_LENGTH
-    return f"clouds have the service {service} there" if is_taken else None
+    return f"clouds have a service at {service}" if is_taken else None
 
 
 def _is_ipv6_link_local(network: Network) -> bool:

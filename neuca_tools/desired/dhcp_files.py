@@ -90,7 +90,7 @@ def _quote_character(match: re.Match[str]) -> str:
 
 
 def link_of_label(text: str) -> Optional[LinkKey]:
-    """The key with this label, which may be that of a client; None if it is no label.
+    """The key with this label, which may be that of a client; None if it is not a label.
 
     >>> str(link_of_label("bridge-br_2e0.7:ra"))
     'bridge br.0.7'
@@ -239,7 +239,7 @@ def _yes_or_no(yes: bool) -> str:
 
 # --- Profiles of NetworkManager -------------------------------------------------------------------
 
-# Our UUIDs begin with these bytes, so that a profile that is in use is recognised as ours.
+# Our UUIDs begin with these bytes, so that a profile that is in use is recognized as ours.
 _UUID_MARK = b"neuc"
 _UUID = re.compile(r"uuid=([0-9a-f-]{36})")
 # "infinity" (nm-settings-keyfile(5)): a server may appear at any time.

@@ -168,7 +168,7 @@ def _unproven_macs(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
 
 
 def _is_reached(world: World, roles: Roles) -> bool:
-    """Whether this host is reached otherwise: by a protected NIC, or a route set by hand."""
+    """Whether this host is reached otherwise: through a protected NIC, or a route set by hand."""
     defaults = (route for route in world.routes if route.to.prefixlen == 0)
     return world.metadata_index in roles.guard.devices or any(
         route.index in roles.guard.devices or not is_automatic(route, world) for route in defaults
@@ -255,7 +255,7 @@ def trusted_links(document: Optional[Document], requests: Requests) -> Optional[
 
     None if the document is complete. What such a link no longer requests may be removed. There is
     no such link without a document, or if an unusable part does not tell which link it is about, as
-    a misspelt section or MAC address.
+    a misspelled section or MAC address.
     """
     if document is not None and document.is_complete:
         return None
@@ -303,7 +303,7 @@ def request_digests(
 
     The key "" is for requests that belong to no NIC, with the `sysctls` of the whole host. A digest
     depends on the documents only: plugging in a NIC changes no other NIC's request. `refused` are
-    the addresses that another NIC requests too: none of them has it any more.
+    the addresses that several NICs request, so that none of these gets them.
     """
     parts: dict[str, list[str]] = defaultdict(list)
     for key in sorted(layers.requests):

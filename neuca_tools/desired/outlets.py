@@ -2,7 +2,7 @@
 
 Any host on a dataplane network can answer at the addresses of a metadata service. Therefore it is
 requested only through NICs that are for management, and on a first boot only through the one that
-is believed to be (`first_nic`). What a DHCP server or a router has caused is no evidence.
+is believed to be (`first_nic`). What a DHCP server or a router has caused is not evidence.
 """
 
 # SPDX-License-Identifier: MIT

@@ -31,7 +31,7 @@ from neuca_tools.model.topology import (
 
 DHCP_LEFT_TO_OTHERS = "DHCP on it is left to other programs"
 NO_DHCP_ON_VIRTUAL = (
-    "no program on this host does DHCP on virtual links: start systemd-networkd, or install"
+    "no program on this host runs DHCP on virtual links: start systemd-networkd, or install"
     " dhcpcd (dhcpcd-base)"
 )
 MANAGEMENT_NOT_OURS = (

@@ -195,7 +195,7 @@ class Siblings:
         self._nested = [network for network in self._all if self._is_nested(network)]
 
     def of(self, own: Collection[Network], gateway: Host) -> list[Network]:
-        """The prefixes of all other networks than `own`, without other networks with the gateway.
+        """The prefixes of all networks but `own`, without other networks with the gateway.
 
         No prefix is equal to one of `own`, or inside one unless another NIC has just this network.
         """

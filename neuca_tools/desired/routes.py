@@ -309,9 +309,9 @@ def _form_reason(route: RouteRequest) -> Optional[str]:
     if source and (source.is_unspecified or source.is_multicast):
         return f"{source} cannot be a source address"
     if route.via and scope in ("link", "host"):
-        return f"a route of scope {scope} has no next hop"
+        return f"a route of scope {scope} cannot have a next hop"
     if route.to.version == 6 and route.traits.tos:
-        return "IPv6 has no routes for a type of service"
+        return "an IPv6 route cannot have a type of service"
     if route.to.version == 6 and len({*hops}) < len(hops):
         return "a next hop is listed twice"
     return None

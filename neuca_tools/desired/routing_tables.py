@@ -48,7 +48,7 @@ from neuca_tools.model.routing import (
 
 VRF = "vrf"
 Tables = Mapping[LinkKey, int]
-NO_DHCP = "network managers do no DHCP in a VRF that they have not made"
+NO_DHCP = "network managers do not run DHCP in a VRF that they did not create"
 
 
 def vrf_table(virtual: Optional[Virtual]) -> int:
@@ -87,7 +87,7 @@ def without_dhcp(requests: Requests) -> tuple[dict[LinkKey, LinkRequest], list[N
 def place_routes(routes: Iterable[RouteRequest], requests: Requests) -> tuple[RouteRequest, ...]:
     """The routes, with those through a VRF or one of its members in the table of the VRF.
 
-    A route that names another table than `main` stays there. Of a VRF's own route, the link is the
+    A route that names a table other than `main` stays there. Of a VRF's own route, the link is the
     member that has the next hop in one of its networks.
     """
     tables = of_vrfs(requests)
@@ -204,7 +204,7 @@ def default_routes(
             if scoped_host(link.index, gateway) in present:
                 reason = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
-                reason = f"its VRF has another default route than through {gateway}"
+                reason = f"its VRF has a default route through another gateway than {gateway}"
             if reason:
                 notes.append(Note("gateway", "not applicable", reason, link.key))
                 continue
@@ -248,7 +248,7 @@ TABLES = range(31001, 32000)
 def closed_tables(scene: Scene) -> dict[int, str]:
     """The tables that no document may give a default route, with the reasons.
 
-    A rule that selects marked packets only is none: who marks them wants the routes of its table.
+    A rule that selects marked packets only does not count: it is meant to use its table.
     """
     rules = (
         seen

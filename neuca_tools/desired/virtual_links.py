@@ -174,7 +174,7 @@ class VirtualLinks:
             return f'"{ours.name}" depends on a management or ignored NIC'
         if holder is not None and (ours is None or holder.index != ours.index):
             if holder.kind == key.kind and holder.name == name:
-                return f'"{name}" exists and was not made by this agent: it is left alone'
+                return f'"{name}" exists and was not created by neucad: it is left alone'
             return f'another interface is named "{name}": it is left alone'
         if name in self.nic_names or self.count_by_name[name] > 1:
             return f'another interface is to be named "{name}"'

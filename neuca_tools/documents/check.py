@@ -1,7 +1,7 @@
 """Check a document offline: the faults of its reader, with lines and probable spellings.
 
 What a pass only warns about, because another program may need it, is an error here if it looks like
-a misspelt section, option or key.
+a misspelled section, option or key.
 """
 
 # SPDX-License-Identifier: MIT
@@ -123,7 +123,7 @@ def _neuca_findings(data: bytes) -> Iterator[Finding]:
     document = parse(text)
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MAX_SPELLINGS)
-    yield from _misspelt_globals(document)
+    yield from _misspelled_globals(document)
     yield from _file_systems(document)
     yield from _unnamed_initiator(document)
     yield from _incomplete_links(document, text)
@@ -143,7 +143,7 @@ def _of_line(fault: Fault, compared: bool) -> Finding:
     return Finding(fault.line, fault.severity, text, fault.meant)
 
 
-def _misspelt_globals(document: Document) -> Iterator[Finding]:
+def _misspelled_globals(document: Document) -> Iterator[Finding]:
     """Keys of [global] that look like one of its options; others are for `neuca get`."""
     keys = [item for item in document.items if item.section == "global"]
     for item in keys[:MAX_SPELLINGS]:
@@ -202,7 +202,7 @@ def _incomplete_links(document: Document, text: str) -> Iterator[Finding]:
     for request in document.links:
         section = _section_name(request.key)
         if section in faulty:
-            continue  # what it lacks may be what is misspelt
+            continue  # what it lacks may be what is misspelled
         for reason, meant in _missing_parts(request, described):
             said = f"[{section}]: {reason}, unless the platform's document provides it"
             severity: Severity = "error" if meant else "warning"

@@ -1,7 +1,7 @@
-"""Check a platform's document offline: keys, words and names of links that appear to be misspelt.
+"""Check a platform's document offline: keys, words and names of links that appear to be misspelled.
 
-Its reader checks everything else, after misspelt keys have been corrected: one mistake is one
-finding, and the value of a misspelt key is checked too.
+Its reader checks everything else, after misspelled keys have been corrected: one mistake is one
+finding, and the value of a misspelled key is checked too.
 """
 
 # SPDX-License-Identifier: MIT
@@ -107,11 +107,11 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     lines = lines_of(data)
     # Beside `network` may be the meta-data of VMware's guestinfo.
     own = {"network": tree["network"]} if isinstance(tree.get("network"), dict) else tree
-    misspelt = dict(_misspelt_keys(own, *_known_keys(kind, tree)))
-    for path, meant in misspelt.items():
+    misspelled = dict(_misspelled_keys(own, *_known_keys(kind, tree)))
+    for path, meant in misspelled.items():
         text = with_suggestion(f'"{clip(path)}": unknown key', meant)
         yield Finding(_line_of(lines, path), "error", text, meant)
-    corrector = _Corrector(misspelt, lines)
+    corrector = _Corrector(misspelled, lines)
     corrected = corrector.correct_keys(tree, "", "")
     if isinstance(corrected, dict) and corrected:
         written = data.decode("utf-8", "replace").splitlines()
@@ -129,7 +129,7 @@ def _known_keys(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float
     return netplan.KEYS_2 | _NETPLAN | _NAMED, 0.7
 
 
-def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
+def _misspelled_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
     """The path of each key that looks like a known one, and that one."""
     unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
     for entry in islice(unknown, MAX_SPELLINGS):
@@ -178,10 +178,10 @@ def _path_below(path: str, key: str) -> str:
 
 
 class _Corrector:
-    """Corrects the misspelt keys of a tree; `lines` has the line of each path after that."""
+    """Corrects the misspelled keys of a tree; `lines` has the line of each path after that."""
 
-    def __init__(self, misspelt: Mapping[str, str], lines: Mapping[str, int]) -> None:
-        self._misspelt = misspelt
+    def __init__(self, misspelled: Mapping[str, str], lines: Mapping[str, int]) -> None:
+        self._misspelled = misspelled
         self._lines_before = lines
         self.lines: dict[str, int] = {}
 
@@ -197,7 +197,7 @@ class _Corrector:
         corrected: dict[str, Tree] = {}
         for key, value in tree.items():
             below = _path_below(path, key)
-            name = self._misspelt.get(below, key)
+            name = self._misspelled.get(below, key)
             # Of two spellings of a key, the correct one counts.
             if name == key or name not in tree:
                 corrected[name] = self.correct_keys(value, below, _path_below(new, name))

@@ -61,7 +61,7 @@ def find_document(data: bytes) -> Optional[str]:
 def _from_base64(text: bytes) -> bytes:
     """User-data that was encoded once too often: tools and people do what the platform's API does.
 
-    The text as it is if it is no base64 of a text or of gzip after all.
+    The text as it is if it is not base64 of a text or of gzip after all.
     """
     # For such texts only.
     import binascii
@@ -120,7 +120,7 @@ def _neuca_part(data: bytes) -> Optional[bytes]:
         part for part in message_from_bytes(data).walk() if part.get_content_type() == _MIME_TYPE
     ]
     if len(ours) > 1:
-        raise unreadable(f'{len(ours)} MIME parts of type "{_MIME_TYPE}", not one')
+        raise unreadable(f'{len(ours)} MIME parts of type "{_MIME_TYPE}" instead of one')
     return _unzipped(_decode_part(ours[0])) if ours else None
 
 

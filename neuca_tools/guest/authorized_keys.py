@@ -158,5 +158,5 @@ def _reason_ignored(places: Sequence[Path]) -> str:
     for place in places:
         status = place.stat()
         if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
-            return f'sshd ignores the keys: "{place}" is writable by others than its user'
+            return f'sshd ignores the keys: "{place}" is writable by users other than its owner'
     return ""

@@ -161,7 +161,7 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, mount_point: str) -> N
     entry = ["mount", "--fake", "-o", OPTIONS, f"UUID={uuid}", real]
     programs.run_program(what, entry, INSPECT_SECONDS)
     if real not in mount_points(name):
-        raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
+        raise ApplyError(f"{what}: another disk is there now, or a symbolic link points elsewhere")
 
 
 def _mount_at(device: str, kind: str, real: str) -> None:
@@ -173,7 +173,7 @@ def _mount_at(device: str, kind: str, real: str) -> None:
     try:
         place = Path(f"/proc/self/fd/{directory}")
         if str(place.readlink()) != real:
-            raise OSError(errno.ELOOP, "a link leads elsewhere")
+            raise OSError(errno.ELOOP, "a symbolic link points elsewhere")
         words = (device.encode(), bytes(place), kind.encode())
         try:
             call("mount", *words, _MS_NOSUID_NODEV, None)

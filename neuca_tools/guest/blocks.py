@@ -41,7 +41,7 @@ def edited_content(
         content = before + after
     parts = _split_at_marks(content, BEGIN, END)
     if parts is None:
-        text = "there is not one BEGIN and one END of neuca-guest-tools"
+        text = "it does not have exactly one BEGIN and one END of neuca-guest-tools"
         raise ApplyError(f"its marked lines are damaged: {text}")
     before, ours, after = parts
     if not lines:

@@ -68,7 +68,7 @@ def is_set(name: str, file: Path = FILE) -> bool:
 def hosts_lines(name: str, address: str) -> list[str]:
     """One line of hosts(5): the full name, then its first label as an alias.
 
-    None for localhost, which would lead to another address than its services listen at.
+    None for localhost, which would lead to an address at which its services do not listen.
 
     >>> hosts_lines("node0.example.org", "127.255.255.1")
     ['127.255.255.1\\tnode0.example.org node0']

@@ -152,7 +152,7 @@ def recorded_logins(config: Config) -> set[str]:
     except (RecordError, ValueError, TypeError, KeyError) as error:
         path, cause = config.state_directory / RECORD, error.__cause__
         why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"
-        raise ApplyError(f'read whose keys and sudo files are ours from "{path}": {why}') from error
+        raise ApplyError(f'read the list of managed keys and sudo files "{path}": {why}') from error
 
 
 def _valid_login(value: object) -> str:

@@ -39,7 +39,7 @@ def address_of(packed: bytes, length: int) -> Address:
 
 @lru_cache(MAX_CACHED)
 def network_of(packed: bytes, length: int) -> Network:
-    """The network with these bytes. Raises ValueError if bits behind the prefix are set."""
+    """The network with these bytes. Raises ValueError if bits after the prefix are set."""
     return ip_network((packed, length))
 
 

@@ -4,11 +4,11 @@ To add one:
 
 - its source, a class in `sources` (`sources.clouds._OneTree` for a service with one document), and
   its addresses that are not link-local in `model.topology.PLATFORM_HOSTS`;
-- the reader of its document, a row of `documents.platform.clouds`, with a test in
-  `tests/unit/test_clouds.py`;
+- the reader of its document, with helpers of `documents.platform.nics`, and its row of FORMATS in
+  `documents.platform.clouds`, with a test in `tests/unit/test_clouds.py`;
 - a row here, with the DMI fields that identify it;
 - an item in neuca(1), neuca-status(7) and neuca-platform-data(5), a word in both files of
-  packaging/completion, and a row in both tables of docs/CLOUDS.md;
+  packaging/completion, and a row in the first and the last table of docs/CLOUDS.md;
 - a mock in `tests/cloudmocks.py`, a document in DOCUMENTS of `tests/unit/test_complete_answers.py`
   and in READERS of `tests/unit/test_documents_kept_keys.py`, and a row in
   `tests/netns/test_netns_clouds.py`, where the agent reads the mock over HTTP.

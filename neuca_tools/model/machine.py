@@ -125,7 +125,7 @@ def foreign_reason(
     if not is_other_hardware(before, now):
         return ""
     if before.uuid and now.uuid:
-        return "none of its NICs is present, and the hardware has another UUID"
+        return "none of its NICs is present, and the hardware has a different UUID"
     return "none of its NICs is present, and the machine id is different"
 
 

@@ -37,7 +37,7 @@ def metrics_text(
 
 
 def seconds_of_time(text: Optional[str]) -> Optional[float]:
-    """Seconds since 1970 for a time of RFC 3339; None if it is none."""
+    """Seconds since 1970 for a time of RFC 3339; None if it is not one."""
     try:
         return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
     except ValueError:

@@ -13,7 +13,7 @@ from neuca_tools.model import Route, World
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 AGENT = "agent"
-ADMINISTRATOR = "administrator"  # or another program than a DHCP client
+ADMINISTRATOR = "administrator"  # or a program other than a DHCP client
 KERNEL = "kernel"  # for an address of the device
 ADVERTISEMENT = "advertisement"
 LEASE = "lease"

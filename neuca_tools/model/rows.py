@@ -78,7 +78,7 @@ class Item(NamedTuple):
 
 
 class UnknownWord(NamedTuple):
-    """A word that is none of the known ones; `kind` is `key`, `word` or `value`."""
+    """A word that is not one of the known ones; `kind` is `key`, `word` or `value`."""
 
     kind: str
     word: str

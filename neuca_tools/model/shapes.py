@@ -37,7 +37,7 @@ def _error_below(step: str, error: ShapeError) -> ShapeError:
 
 
 def _checked_type(kind: type, value: object) -> Any:  # noqa: ANN401 - a value of this type
-    if type(value) is not kind:  # a bool is no int
+    if type(value) is not kind:  # a bool is not an int
         raise ShapeError(f"is {str(value)[:40]!r}, and should be {_TITLES[kind]}")
     return value
 

@@ -101,7 +101,7 @@ class ManagerWriter(Protocol):
 class Writer(Protocol):
     """What carries out operations. Its methods raise ApplyError, ManagerError or ObserveError.
 
-    A change that is already in force is no error. `index` checks that a link may be changed.
+    A change that is already in force is not an error. `index` checks that a link may be changed.
     """
 
     @property

@@ -355,9 +355,9 @@ class StopClient(ClientOperation):
 
     @property
     def text(self) -> str:
-        given = "remove its addresses" if self.protocol == "ra" else "release its lease"
+        removal = "remove its addresses" if self.protocol == "ra" else "release its lease"
         stopped = f"stop the {self.title} of {self.key}"
-        return f"{stopped}, and {given}" if self.releases else stopped
+        return f"{stopped}, and {removal}" if self.releases else stopped
 
     def run(self, writer: Writer) -> None:
         writer.stop_client(self.label, self.releases)

@@ -67,7 +67,7 @@ def parse_url(text: str) -> Url:
         )
     port = int(match["port"] or 80)
     if not 1 <= port <= 65535:
-        raise UsageError(f"port {port} is not one of 1 to 65535")
+        raise UsageError(f"port {port} is not from 1 to 65535")
     return Url(address, port, (match["prefix"] or "").rstrip("/"))
 
 

@@ -39,7 +39,7 @@ class _Cloud(Service):
             raise SourceError(f"GET {self.url}{path}: the response is not JSON") from error
 
     def tree(self, path: str, body: bytes) -> Mapping[str, object]:
-        """The JSON object at a path; empty if it is no object. Raises SourceError."""
+        """The JSON object at a path; empty if it is not an object. Raises SourceError."""
         return _mapping_or_empty(self.parsed(path, body))
 
     def answer(

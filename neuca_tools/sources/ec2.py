@@ -116,7 +116,7 @@ class Ec2(Service):
         """The tree of the NICs, empty if the service has none; only listed leaves are read.
 
         A service lists a leaf once it has a value. Raises IncompleteError for one without, and for
-        what is no list of a NIC.
+        what is not a list of a NIC.
         """
         macs = list(filter(_MAC.fullmatch, (line.rstrip("/") for line in listing)))
         if not macs:

@@ -98,7 +98,7 @@ class Race:
         text = f"no {what} from any source: {'; '.join(results) or 'there is no source'}"
         names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
         if names:
-            text += f"; no other NIC than {', '.join(names)} is asked"
+            text += f"; no NIC other than {', '.join(names)} is queried"
         return IncompleteError(text) if self._is_incomplete else SourceError(text)
 
     def _wait(self, seconds: Optional[float]) -> None:

@@ -179,7 +179,7 @@ def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:
 def _replugged_links(record: Record, world: World) -> dict[str, Incarnation]:
     """NICs and virtual links other than those configured, with their present incarnation.
 
-    A link with our mark is none: a roll-back may have created it again.
+    Links with our mark are left out: a roll-back may have created them again.
     """
     replugged = {}
     for mac, present in link_appearances(world).items():
@@ -192,7 +192,7 @@ def _replugged_links(record: Record, world: World) -> dict[str, Incarnation]:
 
 
 def _gone_vlans(record: Record, world: World) -> Iterator[LinkKey]:
-    """The VLANs that somebody has deleted. One that is there was created again by somebody."""
+    """The VLANs whose recorded devices are gone; one with a new index is not ours."""
     for mac, nic in record.nics.items():
         for vlan_id, ifindex in nic.incarnation.vlans if nic.incarnation else ():
             if ifindex not in world.devices:
@@ -228,7 +228,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
 
 
 def of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[LinkKey, Value]:
-    """The values of links on other NICs than these."""
+    """The values of links on NICs other than these."""
     return {key: value for key, value in values.items() if key.mac not in macs}
 
 

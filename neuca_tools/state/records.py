@@ -227,7 +227,7 @@ def _check_record(record: Record) -> None:
     for path in chain(record.original_sysctls, *sysctls):
         # It must not lead out of /proc/sys.
         if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
-            raise ValueError(f"{path!r} is no setting")
+            raise ValueError(f"{path!r} is not a setting")
     for network in record.management_networks:
         ip_network(network)  # raises ValueError
 
@@ -236,7 +236,7 @@ def _check_nic(text: str, name: str) -> None:
     if key_of(text).vlan_id is not None:
         raise ValueError(f"{text!r} is no NIC")
     if name and not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of an interface")
+        raise ValueError(f"{name!r} is not the name of an interface")
 
 
 def _read_written(text: str) -> WrittenSetting:

@@ -28,15 +28,15 @@ from neuca_tools.files import (
 )
 
 VERSION = 1
-LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
+MAX_STATE_BYTES = 16 * 1024 * 1024  # a record has less than 1 KiB for each NIC
 LONGEST_REASON = 200  # characters
 CHECKSUM = "crc32"
-SPARE, WHY = "unsaved", "unsaved.json"  # in the run directory
+SPARE, REASON_FILE = "unsaved", "unsaved.json"  # in the run directory
 REMOVED_MARK = b"null\n"  # the content of a file that could not be removed
 _NOTHING = (None, REMOVED_MARK, b"null")
 PROBE = "room.neuca-new"  # `demand_room` writes and removes it
 BLOCK = 65536  # bytes that `demand_room` requests
-# errno(3): what a file system says that takes nothing for now
+# errno(3) of a file system that cannot be written to for now
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
@@ -118,36 +118,36 @@ def unsaved_reason(directories: StateDirectories) -> str:
     return _recorded_reason(directories.run)
 
 
-def not_in_run(directories: StateDirectories) -> str:
+def run_problem(directories: StateDirectories) -> str:
     """Why the run directory could not be written; empty if it could."""
     return _recorded_reason(directories.directory)
 
 
 def _recorded_reason(directory: Path) -> str:
     try:
-        return str((read_state(directory, WHY) or {}).get("reason", ""))
+        return str((read_state(directory, REASON_FILE) or {}).get("reason", ""))
     except RecordError as error:
         return error.text
 
 
 def save_unsaved_reason(directories: StateDirectories, reason: str) -> None:
     """Save for `neuca status` why something could not be written. Raises ApplyError."""
-    save_state(directories.run, WHY, {"reason": reason}, 0o644)
+    save_state(directories.run, REASON_FILE, {"reason": reason}, 0o644)
 
 
 def save_in_run(directories: StateDirectories, name: str, data: Mapping[str, Any]) -> None:
     """Write a file that a pass can do without, in each pass, to the run directory.
 
-    If that takes nothing, the state directory has the reason until it does. Raises ApplyError.
+    If that cannot be written, the state directory has the reason until it can. Raises ApplyError.
     """
     try:
         save_state(directories.run, name, data, 0o644)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
-        save_state(directories.directory, WHY, {"reason": error.text}, 0o644)
+        save_state(directories.directory, REASON_FILE, {"reason": error.text}, 0o644)
     else:
-        remove_state(directories.directory, WHY)
+        remove_state(directories.directory, REASON_FILE)
 
 
 def save_unsaved_files(directories: StateDirectories) -> bool:
@@ -174,7 +174,7 @@ def save_unsaved_files(directories: StateDirectories) -> bool:
             save_unsaved_reason(directories, error.text)
             return False
         write_files({spare: None})
-    remove_state(directories.run, WHY)
+    remove_state(directories.run, REASON_FILE)
     return True
 
 
@@ -231,7 +231,7 @@ def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
 
 def _read_content(path: Path) -> Optional[bytes]:
     try:
-        return read_bytes(path, LARGEST + 1)
+        return read_bytes(path, MAX_STATE_BYTES + 1)
     except OSError as error:
         raise_shortage(error, path)
         raise RecordError(f'read "{path}": {error.strerror}') from error
@@ -239,8 +239,8 @@ def _read_content(path: Path) -> Optional[bytes]:
 
 def parse_state(path: Path, content: bytes) -> dict[str, Any]:
     """The data of a state file. Raises only RecordError: it is damaged or of another version."""
-    if len(content) > LARGEST:
-        raise unusable_file(path, f"it is larger than {LARGEST >> 20} MiB")
+    if len(content) > MAX_STATE_BYTES:
+        raise unusable_file(path, f"it is larger than {MAX_STATE_BYTES >> 20} MiB")
     try:
         loaded: Any = json.loads(content)
     except ValueError as error:

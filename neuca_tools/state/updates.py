@@ -343,7 +343,7 @@ def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
 
 
 def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -> NicRecord:
-    """The NIC with this request in force; an empty digest is no request."""
+    """The NIC with this request in force; an empty digest is not a request."""
     if not digest:
         return nic._replace(applied="", incarnation=None)
     return nic._replace(applied=digest, incarnation=present or nic.incarnation)

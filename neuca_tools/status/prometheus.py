@@ -16,7 +16,7 @@ METRICS = {
     "info": "The version of neuca-guest-tools, always 1.",
     "state": "1 for the present state of the host, 0 for the others.",
     "problems": "The problems of the host and of its interfaces, by code.",
-    "drift": "The values and files that were changed since neucad had set them.",
+    "drift": "The values and files that were changed since neucad set them.",
     "document_stale": "1 while no source confirms the document.",
     "document_info": "The active document, always 1; absent without a document.",
     "document_fetched_timestamp_seconds": "When the document was read, in seconds since 1970.",

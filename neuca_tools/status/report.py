@@ -27,7 +27,7 @@ def report_now(
     rolled_back: bool,
     removed: tuple[str, ...] = (),
 ) -> Report:
-    """The report of a pass that ended now, after `seconds`; it has a repeated operation once."""
+    """The report of a pass that ended now, after `seconds`, with each operation once."""
     changed = tuple(dict.fromkeys(changed))
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Report(finished, round(seconds, 3), changed, problems, rolled_back, removed)

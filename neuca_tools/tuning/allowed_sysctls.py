@@ -103,7 +103,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/netfilter/nf_conntrack_max": _one_number(
         65536, 16 * _MIB, "a full table drops every packet"
     ),
-    # TCP behaviour. With none of these values do two hosts become unable to communicate.
+    # TCP behaviour. None of these values keeps two hosts from communicating.
     "net/ipv4/tcp_congestion_control": Words(_ALGORITHMS),
     "net/ipv4/tcp_mtu_probing": _one_number(0, 2),
     "net/ipv4/tcp_no_metrics_save": _one_number(0, 1),
@@ -118,7 +118,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
         0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"
     ),
     "net/ipv4/tcp_tw_reuse": _one_number(0, 2),
-    "net/ipv4/tcp_syncookies": _one_number(1, 2, "without them, a SYN flood locks everybody out"),
+    "net/ipv4/tcp_syncookies": _one_number(1, 2, "without them, a SYN flood blocks every client"),
     "net/ipv4/tcp_pacing_ss_ratio": _one_number(100, 1000, _PACING),
     "net/ipv4/tcp_pacing_ca_ratio": _one_number(100, 1000, _PACING),
     # Tables of neighbours and routes, multicast, addresses, MPLS.
@@ -195,7 +195,7 @@ def value_reason(key: str, value: str) -> Optional[str]:
     if isinstance(rule, Words):
         if value in rule.words:
             return None
-        return f'"{value[:80]}" is none of {", ".join(rule.words)}'
+        return f'"{value[:80]}" is not one of {", ".join(rule.words)}'
     words = value.split()
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"

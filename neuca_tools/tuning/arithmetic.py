@@ -17,7 +17,7 @@ from neuca_tools.documents.neuca.values import UnusableError, clip
 SHARE = 2  # buffer size divided by window size
 MARGIN = 1.25  # for packet overhead and retransmissions
 MEMORY_DIVISOR = 16  # a buffer takes at most a sixteenth, the two of a connection an eighth
-LARGEST = 2**31 - 1  # bytes: tcp_rmem and tcp_wmem are int (net/ipv4/sysctl_net_ipv4.c)
+MAX_BUFFER_BYTES = 2**31 - 1  # tcp_rmem and tcp_wmem are int (net/ipv4/sysctl_net_ipv4.c)
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -52,8 +52,8 @@ def needed_size(bits: float, seconds: float) -> int:
 
 def buffer_size(bits: float, seconds: float, memory: int = 0) -> int:
     """`needed_size`, as far as the kernel and the host's memory (bytes, 0 if unknown) permit."""
-    limit = memory // MEMORY_DIVISOR if memory else LARGEST
-    return min(limit, LARGEST, needed_size(bits, seconds))
+    limit = memory // MEMORY_DIVISOR if memory else MAX_BUFFER_BYTES
+    return min(limit, MAX_BUFFER_BYTES, needed_size(bits, seconds))
 
 
 def allowed_rate(size: int, seconds: float) -> float:

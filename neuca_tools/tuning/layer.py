@@ -221,6 +221,10 @@ def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Ite
         size = arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
         path = f"{arithmetic.rate_text(choice.rate)} at {arithmetic.rtt_text(choice.rtt)} RTT"
         yield f"{path} needs TCP buffers of {arithmetic.size_text(needed)}"
-        limit = "a sixteenth of the memory" if size < arithmetic.LARGEST else "that of the kernel"
+        limit = (
+            "a sixteenth of the memory"
+            if size < arithmetic.MAX_BUFFER_BYTES
+            else "that of the kernel"
+        )
         if size < needed:
             yield f"their limit here is {limit}, {arithmetic.size_text(size)}"

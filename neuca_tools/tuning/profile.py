@@ -16,7 +16,7 @@ from neuca_tools.tuning.sysctl_values import number_of
 
 BUFFER = "{buffer}"  # placeholder for the buffer size in bytes that the path needs
 KEEP = "-"  # placeholder for the present number
-LARGEST = 64 * 1024  # size limit of a profile in bytes
+MAX_PROFILE_BYTES = 64 * 1024  # a bound of our own
 
 
 class Profile(NamedTuple):
@@ -56,7 +56,7 @@ def parse_profile(name: str, text: str) -> Profile:
             elif (section, key.lower()) in _READERS:
                 fields[key.lower()] = _READERS[section, key.lower()](value)
             else:
-                raise UnusableError(f'"{values.clip(key or value)}" is not known here')
+                raise UnusableError(f'"{values.clip(key or value)}" is not a setting here')
         except UnusableError as reason:
             faults.append(f'profile "{name}", line {number}: {reason}, ignoring it')
     return Profile(name, sysctls, faults=tuple(faults), **fields)  # type: ignore[arg-type]
@@ -90,7 +90,9 @@ def _host_sysctl(key: str) -> str:
 def _host_value(text: str) -> str:
     """The value of a host-wide sysctl; none has a "#" or ";"."""
     if not text or re.search("[#;]", text):
-        raise UnusableError(f'"{values.clip(text)}" is not a value; a comment has its own line')
+        raise UnusableError(
+            f'"{values.clip(text)}" is not a value; comments have lines of their own'
+        )
     return values.sysctl_value(text)
 
 

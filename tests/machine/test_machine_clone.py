@@ -56,7 +56,7 @@ def test_a_copied_disk_is_a_first_boot_before_any_metadata_has_answered(guests, 
     status = clone.eventually(STATUS, lambda done: done.code == 3).json
     assert (status["state"], status["document"]["source"]) == ("pending", None)
     assert any(
-        note.endswith("none of its NICs is present, and the hardware has another UUID")
+        note.endswith("none of its NICs is present, and the hardware has a different UUID")
         for note in status["notes"]
     )
     assert {"record.json", "document.json", "10-neuca-persistent-fe163e000001.rules"} <= set(

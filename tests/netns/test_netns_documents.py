@@ -210,7 +210,7 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
 
 
 @pytest.mark.parametrize("header", ["interfacs", "Interfaces", "interfcae 02:00:00:00:01:01"])
-def test_a_misspelt_section_removes_nothing(lab, header):
+def test_a_misspelled_section_removes_nothing(lab, header):
     """What it requests must not be taken for what is no longer requested."""
     lab.veth("dp1", 1)
     text = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"

@@ -171,7 +171,7 @@ def test_while_the_service_behind_the_first_nic_does_not_respond_the_status_says
     serve(lab, "static", firmware="")
     lab.metadata.mode = "500"
     assert lab.once().code == 3
-    assert "; no other NIC than net1 is asked)" in lab.neuca("status").out
+    assert "; no NIC other than net1 is queried)" in lab.neuca("status").out
     assert {*roles(lab).values()} <= {"management", "unlisted"}
     lab.metadata.mode = "ok"
     check(lab, "static", 1)

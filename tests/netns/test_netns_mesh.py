@@ -239,11 +239,11 @@ def test_a_host_does_not_join_at_an_address_of_its_management_nic(made):
 
     assert refusal("n0") == (
         2,
-        f"neuca-selftest: join a mesh: serve at {lab.address['n0']}: it is on dp1, the management NIC\n",
+        f"neuca-selftest: join a mesh: serve on {lab.address['n0']}: it is on dp1, the management NIC\n",
     )
     assert refusal("n1") == (
         2,
-        f"neuca-selftest: join a mesh: serve at {lab.address['n1']}: this host has no such address\n",
+        f"neuca-selftest: join a mesh: serve on {lab.address['n1']}: this host has no such address\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""A misplaced or misspelt option that protects stops new configuration, and what is configured stays."""
+"""A misplaced or misspelled option that protects stops new configuration, and what is configured stays."""
 
 # SPDX-License-Identifier: MIT
 

@@ -549,7 +549,7 @@ def test_a_helper_serves_the_dataplane_alone(ends):
     )
     assert done.code == 2
     assert done.err == (
-        "neuca-selftest: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
+        "neuca-selftest: serve on 192.0.2.10: it is on mgmt0, the management NIC\n"
         "       to serve there, add --interface mgmt0\n"
     )
     helper = ends.start(

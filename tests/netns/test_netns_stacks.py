@@ -259,7 +259,7 @@ def test_a_route_goes_through_a_vxlan(two):
 # --- what is refused, what fails, what is handed back ---------------------------------------------------------------
 
 
-NOT_OURS = [("refused", '"br7" exists and was not made by this agent: it is left alone')]
+NOT_OURS = [("refused", '"br7" exists and was not created by neucad: it is left alone')]
 
 
 def test_a_bridge_of_the_image_with_its_ports_is_not_absent(two):

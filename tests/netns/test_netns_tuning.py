@@ -208,7 +208,10 @@ def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
             ),
         ),
         ("bdp", 'profile "bdp": it requires rate and rtt'),
-        ("bad", 'profile "bad", line 2: "net.core.rmem_max" is not known here, ignoring it'),
+        (
+            "bad",
+            'profile "bad", line 2: "net.core.rmem_max" is not a setting here, ignoring it',
+        ),
     ],
 )
 def test_a_profile_that_cannot_be_used_is_invalid_and_costs_only_itself(host, profile, text):

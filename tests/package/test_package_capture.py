@@ -285,7 +285,7 @@ def test_damaged_records_of_users_stop_the_capture(root, tmp_path):
     (root / "var/lib/neuca/guest-users.json").write_text("garbage")
     code, _, err = captured(root, tmp_path / "image.tar")
     assert code == 1
-    assert err.startswith("neuca: read whose keys and sudo files are ours from ")
+    assert err.startswith("neuca: read the list of managed keys and sudo files ")
     assert list(tmp_path.glob("image*")) == []
 
 

@@ -186,7 +186,7 @@ def test_keys_that_sshd_would_not_read_are_a_failure_that_says_so(own_root, agen
         agent,
     )
     assert said.splitlines() == [
-        'users: "gus": sshd ignores the keys: "/home/gus" is writable by others than its user',
+        'users: "gus": sshd ignores the keys: "/home/gus" is writable by users other than its owner',
         "exit 0",
     ]
 

@@ -12,6 +12,7 @@ import pytest
 
 from neuca_tools.config import Config, load_config
 from neuca_tools.config.options import MAC_LISTS, OPTIONS
+from neuca_tools.documents.privacy import LINK_KINDS
 from neuca_tools.errors import EXIT_INVALID
 from neuca_tools.status.judge import EXIT_CODES
 
@@ -112,6 +113,11 @@ def test_a_value_that_would_be_more_than_a_value_is_refused(value):
         match=r'"log-level" has a value that a configuration file cannot hold',
     ):
         neuca.configuration({"logging": {"log_level": value}}, [])
+
+
+@pytest.mark.parametrize("kind", LINK_KINDS)
+def test_a_section_of_each_kind_of_link_is_written(kind):
+    assert f"[{kind} x]" in neuca.configuration({}, [{"section": f"{kind} x", "settings": {}}])
 
 
 @pytest.mark.parametrize(

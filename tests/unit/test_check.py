@@ -111,7 +111,7 @@ def errors(text):
     return [(line, meant) for line, severity, meant in found(text)[1] if severity == "error"]
 
 
-def test_every_misspelt_section_and_option_of_neucas_format_has_its_line_and_its_spelling():
+def test_every_misspelled_section_and_option_of_neucas_format_has_its_line_and_its_spelling():
     assert found(INI)[0] == "neuca"
     spelt = [(line, meant) for line, meant in errors(INI) if meant]
     assert spelt == [
@@ -180,7 +180,7 @@ members = 02:00:00:00:00:01
 """
 
 
-def test_a_misspelt_value_has_its_spelling_and_any_other_the_known_ones():
+def test_a_misspelled_value_has_its_spelling_and_any_other_the_known_ones():
     assert errors(MISSPELT_VALUES) == [(2, "down"), (3, ""), (5, "active-backup"), (8, "")]
     texts = [one.text for one in check(MISSPELT_VALUES.encode()).findings]
     assert (
@@ -218,11 +218,11 @@ def test_a_misspelt_value_has_its_spelling_and_any_other_the_known_ones():
         ("version: 2\ntunnels:\n  t:\n    mode: wireguard\n", []),
     ],
 )
-def test_a_misspelt_kind_or_mode_is_an_error(text, expected):
+def test_a_misspelled_kind_or_mode_is_an_error(text, expected):
     assert errors(text) == expected
 
 
-def test_a_misspelt_key_is_one_finding_and_its_value_is_checked():
+def test_a_misspelled_key_is_one_finding_and_its_value_is_checked():
     text = (
         "version: 2\nethernet:\n  eth0:\n    match: {macaddress: '02:00:00:00:00:01'}\n"
         "    adresses: [10.0.0.1/24]\nvlans:\n  v5:\n    id: 5\n    lnik: eth0\n"
@@ -325,7 +325,7 @@ def test_no_key_is_taken_for_the_one_that_it_is_in():
     assert errors(text) == []
 
 
-def test_a_misspelt_word_of_a_route_has_its_spelling():
+def test_a_misspelled_word_of_a_route_has_its_spelling():
     assert errors("[routes]\n10.0.0.0/8 = 10.0.0.1 metrc 5\n") == [(2, "metric")]
 
 
@@ -336,7 +336,7 @@ def test_a_key_that_no_known_one_resembles_is_only_a_warning():
     assert errors(other) == []
 
 
-def test_the_metadata_of_vmware_beside_the_network_is_not_misspelt():
+def test_the_metadata_of_vmware_beside_the_network_is_not_misspelled():
     text = (
         "instance-id: one\nlocal-hostname: dp\nnetwork: {version: 2, ethernets: {a: {mut: 1500}}}\n"
     )

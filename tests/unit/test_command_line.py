@@ -216,7 +216,7 @@ def test_metrics_or_logs_replace_no_device(tmp_path, capsys):
     for words in (["status", f"--prometheus={path}"], ["collect-logs", "--output", str(path)]):
         assert main(words) == 1
         told = capsys.readouterr().err.splitlines()[-1]
-        assert told == f'neuca: write "{path}": it exists, and is no regular file'
+        assert told == f'neuca: write "{path}": it exists, and is not a regular file'
     assert path.is_fifo()
 
 
@@ -251,7 +251,7 @@ def test_the_selftest_has_the_version_of_the_package(capsys):
     assert capsys.readouterr().out == "NEuca version 2.0.0\n"
 
 
-def test_a_misspelt_command_gets_a_suggestion(capsys):
+def test_a_misspelled_command_gets_a_suggestion(capsys):
     assert refused(capsys, "stauts")[-1] == (
         'neuca: there is no command "stauts"; did you mean "status"?'
     )

@@ -194,8 +194,7 @@ def test_a_tree_of_public_keys_alone_is_complete_unless_there_were_nics():
     before = combined.reduce_documents({ec2.NAME: json.dumps(tree).encode()})
     assert reason(ec2.NAME, keys) == ""
     assert (
-        reason(ec2.NAME, keys, before=before)
-        == "EC2 network has been there before, and now it is not"
+        reason(ec2.NAME, keys, before=before) == "EC2 network was there before, and now is missing"
     )
 
 
@@ -219,7 +218,7 @@ def test_openstack_describes_the_networks_of_its_nics_once_it_has(networks):
     assert reason(openstack.NAME, {**with_one, "x": 1}, before=before) == ""
     assert (
         reason(openstack.NAME, {**tree, "networks": networks}, before=before)
-        == "network_data.json has no networks any more"
+        == "network_data.json no longer has networks"
     )
 
 
@@ -382,7 +381,7 @@ def test_a_list_of_a_drive_that_is_lost_removes_no_nic(key, value):
     if value == "missing":
         del changed[key]
     text = combined.reduce_documents({openstack.NAME: json.dumps(changed).encode()})
-    expected = "" if value == [] else f"{openstack.NAME} has no {key} any more"
+    expected = "" if value == [] else f"{openstack.NAME} no longer has {key}"
     assert combined.gap(text, before, macs=None) == expected
     # An empty one is no loss.
     empty = combined.reduce_documents({openstack.NAME: json.dumps({**tree, key: []}).encode()})
@@ -497,7 +496,7 @@ def test_a_nic_that_had_addresses_keeps_them_if_the_service_gives_none(kind, par
         spoil(play, PARTS[kind, part])
         intakes = [fetched(server, kind, tmp_path) for _ in range(3)]
     assert all(addresses(intake) == before for intake in intakes)
-    assert f"gives no address of {TWO} any more" in intakes[-1].reason
+    assert f"no longer gives any address of {TWO}" in intakes[-1].reason
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -513,7 +512,7 @@ def test_a_nic_with_addresses_of_both_versions_can_lose_the_ipv6_ones(version):
     before = combined.reduce_documents(
         {clouds.AZURE: json.dumps({"network": {"interface": [nic, both]}}).encode()}
     )
-    expected = "" if version == 4 else f"{clouds.AZURE} gives no IPv4 address of {TWO} any more"
+    expected = "" if version == 4 else f"{clouds.AZURE} no longer gives any IPv4 address of {TWO}"
     assert reason(clouds.AZURE, {"network": {"interface": [nic, left]}}, before=before) == expected
 
 
@@ -526,7 +525,7 @@ def test_a_vlan_on_the_primary_nic_keeps_its_addresses_too():
     without = {**tree, "vlanNetworkInterfaces": {"0": {"30": {**vlan_nic, "ip": ""}}}}
     assert reason(clouds.GCE, {**with_vlan, "x": 1}, before=before) == ""
     assert reason(clouds.GCE, tree, before=before) == ""
-    expected = f"GCE instance gives no address of {LinkKey(ONE, 30)} any more"
+    expected = f"GCE instance no longer gives any address of {LinkKey(ONE, 30)}"
     assert reason(clouds.GCE, without, before=before) == expected
 
 

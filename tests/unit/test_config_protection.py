@@ -1,4 +1,4 @@
-"""Options that protect: what is misspelt, misplaced or unusable stops new configuration."""
+"""Options that protect: what is misspelled, misplaced or unusable stops new configuration."""
 
 # SPDX-License-Identifier: MIT
 
@@ -50,7 +50,7 @@ def config(tmp_path):
         (f"[network] management-macs={MAC}", 1, MANAGEMENT),
     ],
 )
-def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text, line, meant):
+def test_a_misspelled_or_misplaced_one_stops_and_says_what_was_meant(config, text, line, meant):
     faults = [fault for fault in config(text).faults if fault.stops]
     assert [fault.severity for fault in faults] == ["error"]
     assert f"line {line}: " in faults[0].text
@@ -130,7 +130,7 @@ def test_a_colon_separates_option_and_value_as_in_version_1_7(config):
 
 def test_an_indented_option_that_protects_is_not_lost_in_the_value_above(config):
     loaded = config(f"[network]\ndrift = report\n  management-macs: {MAC}")
-    text = "it is indented, and so a part of the value above; " + MANAGEMENT
+    text = "it is indented, so it is part of the value above; " + MANAGEMENT
     assert [fault.text.partition(": ")[2] for fault in loaded.faults if fault.stops] == [
         f'"management-macs": {text}'
     ]

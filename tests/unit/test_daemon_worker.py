@@ -43,7 +43,7 @@ from neuca_tools.files import locked
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import WHY, save_state
+from neuca_tools.state.store import REASON_FILE, save_state
 
 
 @pytest.fixture
@@ -104,7 +104,9 @@ def test_a_full_run_directory_has_what_failed_left_alone(daemon, monkeypatch):
     monkeypatch.setattr(
         "neuca_tools.agent.worker._make_pass", lambda job, *_: jobs.append(job) or JobResult()
     )
-    save_state(daemon.config.state_directory, WHY, {"reason": "write: no space left"}, 0o644)
+    save_state(
+        daemon.config.state_directory, REASON_FILE, {"reason": "write: no space left"}, 0o644
+    )
     do_job(Job(daemon.config, left_out=left_out))
     assert [job.left_out for job in jobs] == [left_out]
 

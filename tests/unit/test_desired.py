@@ -625,7 +625,7 @@ def test_an_ipv6_address_with_several_prefix_lengths_is_set_with_the_first():
     text = f"[interface {mac(2)}]\naddresses = fd00::5/64, fd00::5/128, 10.0.0.5/24, 10.0.0.5/32\n"
     agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
     _, result, _ = agent.run()
-    reason = "address fd00::5/128: the link has it with another prefix length"
+    reason = "address fd00::5/128: the link has it with a different prefix length"
     assert [problem.text for problem in agent.survey().resolution.problems] == [reason]
     addresses = [str(address) for address in agent.kernel.world().addresses[2]]
     assert addresses == ["fe80::2/64", "fd00::5/64", "10.0.0.5/24", "10.0.0.5/32"]

@@ -51,11 +51,11 @@ def test_what_the_driver_has(asked, wanted, reasons):
 
 
 def test_what_is_fixed_as_it_is_asked_is_as_asked():
-    has = DeviceSettings({"offloads.lro": "off"}, {}, {"offloads.lro": "the driver has it fixed"})
+    has = DeviceSettings({"offloads.lro": "off"}, {}, {"offloads.lro": "it is fixed by the driver"})
     assert wish({"offloads.lro": "off"}, has) == ({"offloads.lro": "off"}, [])
     assert wish({"offloads.lro": "on"}, has) == (
         {},
-        [("offloads.lro", "not applicable", "the driver has it fixed")],
+        [("offloads.lro", "not applicable", "it is fixed by the driver")],
     )
 
 

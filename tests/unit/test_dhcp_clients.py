@@ -409,12 +409,15 @@ def test_addresses_that_are_not_set():
     for taken in ("192.0.2.1", "169.254.169.254", "100.100.100.200", "168.63.129.16"):
         reason = f"it would take over {taken}, which is reached through the management NIC"
         assert refusal(f"{taken}/32") == reason
-    link_local = "it is link-local, which none from a server is (RFC 3927, 1.6)"
+    link_local = "it is link-local, which no server may offer (RFC 3927, 1.6)"
     assert refusal("169.254.169.253/32") == link_local  # EC2's DNS server
     assert refusal("10.9.0.51/24") == ""
     static = replace(look, leased_addresses=frozenset())
     there = IPv4Interface("10.9.0.51/24")
-    assert dhcplease.reason_to_refuse(there, 2, static) == "it is set on the link in another way"
+    assert (
+        dhcplease.reason_to_refuse(there, 2, static)
+        == "the link already has it from another source"
+    )
     assert dhcplease.reason_to_refuse(there, 2, static, "10.9.0.51/24") == ""
 
 

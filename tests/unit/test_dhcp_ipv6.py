@@ -202,7 +202,7 @@ def test_link_local_and_platform_addresses_are_refused():
     for text in ("fd00:ec2::254", "fd00:ec2::253", "fd20:ce::254"):
         reason = f"it would take over {text}, which is reached through the management NIC"
         assert dhcplease.reason_to_refuse(ip_interface(f"{text}/128"), 2, look) == reason
-    reason = "it is link-local, which none from a server is (RFC 4862, 5.3)"
+    reason = "it is link-local, which no server may offer (RFC 4862, 5.3)"
     assert dhcplease.reason_to_refuse(ip_interface("fe80::9/128"), 2, look) == reason
 
 

@@ -73,8 +73,8 @@ def test_the_configuration_goes_before_the_document_key_by_key():
     ("lines", "section", "fault"),
     [
         (["dhcp4 = maybe"], NIC, '"maybe" is'),
-        (["dhcp4 = yes"], "vrf red", "a VRF has neither DHCP nor router advertisements"),
-        (["accept-ra = yes"], "vrf red", "a VRF has neither DHCP nor router advertisements"),
+        (["dhcp4 = yes"], "vrf red", "a VRF can have neither DHCP nor router advertisements"),
+        (["accept-ra = yes"], "vrf red", "a VRF can have neither DHCP nor router advertisements"),
     ],
 )
 def test_what_is_not_possible_is_a_fault(lines, section, fault):

@@ -294,6 +294,10 @@ def test_every_kind_of_operation_is_documented():
 def test_every_section_of_user_data_is_documented():
     titles = " ".join(parts("neuca-user-data.5", "Ss"))
     assert set(re.findall(r"\[(\w+)", titles)) == {*SECTIONS, *LINK_KINDS, "rule"}
+    configured = " ".join(parts("neuca-config.5", "Ss"))
+    assert [kind for kind in LINK_KINDS if f"[{kind} " not in configured] == []
+    shown = MAN["neuca-status.7"].partition("\n.It Ic kind\n")[2].partition("\n.It ")[0]
+    assert {*LINK_KINDS} - {*re.findall(r"\w+", shown)} == {"interface"}
 
 
 def test_every_key_of_a_link_is_documented():

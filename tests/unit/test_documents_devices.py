@@ -64,7 +64,7 @@ def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
         ),
         ("qdisc", "fq maxrate", 'the qdisc "fq" takes "maxrate" and a value'),
         ("qdisc", "fq limit 5", 'the qdisc "fq" takes "maxrate" and a value'),
-        ("qdisc", "noqueue limit 5", 'the qdisc "noqueue" takes nothing more'),
+        ("qdisc", "noqueue limit 5", 'the qdisc "noqueue" takes no option'),
         ("qdisc", "pfifo limit 0", 'the limit "0" is not a number from 1 to 1000000'),
         ("qdisc", "fq maxrate 2", '"2" is not a rate from 8kbit to 34gbit'),
         ("qdisc", "fq maxrate 40gbit", '"40gbit" is not a rate from 8kbit to 34gbit'),

@@ -157,7 +157,10 @@ def noise(size):
         (zipped(noise(9000))[:4000], "its gzip data is damaged: it ends too early"),
         (zipped(DATA) + b"x", "its gzip data is damaged: it is followed by other data"),
         (raw_part("x-uuencode", b"x"), "the transfer encoding of its MIME part is unknown"),
-        (mime(part(TEXT), part(TEXT)), '2 MIME parts of type "text/x-neuca-userdata", not one'),
+        (
+            mime(part(TEXT), part(TEXT)),
+            '2 MIME parts of type "text/x-neuca-userdata" instead of one',
+        ),
         (mime(part(TEXT, charset="latin-1")), "it is not UTF-8 text (byte 93)"),
         (raw_part("base64", b"W2Es!"), "its MIME part is damaged: InvalidBase64CharactersDefect"),
         (raw_part("8bit", b"multipart/" * 33), "its MIME message has more than 32 levels"),

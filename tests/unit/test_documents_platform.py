@@ -879,7 +879,7 @@ def test_the_next_hop_of_a_netplan_route_that_drops_is_ignored_with_a_warning(ki
     assert [(route.via, route.traits.kind) for route in document.routes] == [(None, kind)]
     place = 'network-config "ethernets.eth1.routes[0].via" = "10.0.0.3"'
     assert faults(document) == [
-        f"warning: {place}: a route of the type {kind} has no next hop, ignoring it"
+        f"warning: {place}: a route of the type {kind} cannot have a next hop, ignoring it"
     ]
 
 

@@ -131,11 +131,11 @@ def test_an_indented_key_of_the_network_is_a_key_whatever_stands_above_it():
         ("[routes] x", 'error: line 1: [routes] "x": text after a section header, ignoring it'),
         (
             "[global]\n[users\na = 1",
-            "error: line 2: it is not a section header, ignoring all up to the next one",
+            "error: line 2: it is not a section header, ignoring all lines up to the next one",
         ),
         (
             '[global]\n["a"]\na = 1',
-            "error: line 2: it is not a section header, ignoring all up to the next one",
+            "error: line 2: it is not a section header, ignoring all lines up to the next one",
         ),
         (
             "[global]\na = 1\nA = 2",

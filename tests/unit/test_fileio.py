@@ -302,7 +302,7 @@ def test_a_device_or_fifo_is_not_replaced(tmp_path, is_linked):
     path = tmp_path / ("link" if is_linked else "fifo")
     with pytest.raises(ApplyError) as caught:
         write_files({path: b"x"})
-    assert caught.value.text == f'write "{path}": it exists, and is no regular file'
+    assert caught.value.text == f'write "{path}": it exists, and is not a regular file'
     assert listing(tmp_path) == ["fifo", "link"]
     assert path.is_fifo()
 
@@ -494,7 +494,7 @@ def test_a_link_planted_where_a_lock_should_be_is_not_followed_to_ask(tmp_path):
         lock_holder(tmp_path / "lock")
     assert (
         caught.value.text
-        == f'ask who has locked "{tmp_path}/lock": Too many levels of symbolic links'
+        == f'find the process that has locked "{tmp_path}/lock": Too many levels of symbolic links'
     )
 
 

@@ -348,7 +348,7 @@ def test_a_host_without_descriptors_cannot_start_the_child(home):
 def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
     home.chmod(0o775)
     assert authorized_keys.edit_keys(str(home), [KEY]) == (
-        f'sshd ignores the keys: "{home}" is writable by others than its user'
+        f'sshd ignores the keys: "{home}" is writable by users other than its owner'
     )
 
 
@@ -382,7 +382,7 @@ def test_a_record_that_cannot_be_used_is_an_error_and_not_nobody(tmp_path, conte
             ask(config)
         assert (
             caught.value.text
-            == f'read whose keys and sudo files are ours from "{path}": it is not what neucad wrote'
+            == f'read the list of managed keys and sudo files "{path}": it is not what neucad wrote'
         )
     assert path.read_bytes() == content
 
@@ -393,7 +393,7 @@ def test_a_record_that_cannot_be_read_is_an_error_and_not_nobody(tmp_path):
         users.recorded_logins(Config(state_directory=tmp_path))
     assert (
         caught.value.text
-        == f'read whose keys and sudo files are ours from "{tmp_path}/{users.RECORD}": Is a directory'
+        == f'read the list of managed keys and sudo files "{tmp_path}/{users.RECORD}": Is a directory'
     )
 
 

@@ -27,7 +27,7 @@ UUID, OTHER_UUID = (
     "5c4c4544-0042-3510-8056-b4c04f4e3232\n",
 )
 FULL = known_machine(ID, UUID)
-HARDWARE = "none of its NICs is present, and the hardware has another UUID"
+HARDWARE = "none of its NICs is present, and the hardware has a different UUID"
 SYSTEM = "none of its NICs is present, and the machine id is different"
 
 

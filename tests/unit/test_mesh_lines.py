@@ -201,7 +201,7 @@ def test_each_test_is_recorded_once_and_what_comes_later_is_ignored(tmp_path):
     assert [row.rate_out for row in run.rows] == [1e9] * 6
     assert told == [
         "4 of 4 hosts are ready",
-        *(f"slot {one} of 3: 2 of 2 tests worked" for one in (1, 2, 3)),
+        *(f"slot {one} of 3: 2 of 2 tests succeeded" for one in (1, 2, 3)),
     ]
     assert results.read_results([tmp_path / "run.jsonl"]).rows == run.rows
 
@@ -213,7 +213,7 @@ def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
     assert found.diagnosis == ("why it is slow",)
     assert told[-2:] == [
         "a full diagnosis of each confirmed fault",
-        "slot 1 of 1: 1 of 1 tests worked",
+        "slot 1 of 1: 1 of 1 tests succeeded",
     ]
     recorded = results.read_results([tmp_path / "run.jsonl"])
     assert (recorded.plan, recorded.rows, recorded.is_complete) == (run.plan, run.rows, True)
@@ -275,7 +275,7 @@ def test_only_what_is_left_is_tested(tmp_path):
     plan = mesh_of(4)
     done = rows_of(plan)[:4]
     run, told = coordinated(tmp_path, plan, done)
-    assert (len(run.rows), told[1:]) == (6, ["slot 1 of 1: 2 of 2 tests worked"])
+    assert (len(run.rows), told[1:]) == (6, ["slot 1 of 1: 2 of 2 tests succeeded"])
 
 
 def test_a_host_is_heard_for_itself_only(tmp_path):
@@ -314,7 +314,7 @@ def test_a_host_whose_clock_is_ahead_has_no_tests(tmp_path, clock):
     plan = mesh_of(3)
     said = [f"n0: {json.dumps({'mesh': 1, 'ready': 'n0', 'clock': clock})}"]
     _, told = coordinated(tmp_path, plan, said=said)
-    assert "n0: its clock is ahead, it has no tests" in told
+    assert "n0: its clock is ahead, so it is not tested" in told
 
 
 @pytest.mark.parametrize(
@@ -513,7 +513,7 @@ def test_the_output_of_another_plan_is_refused(tmp_path, change):
     before = (tmp_path / "run.jsonl").read_bytes()
     code, out, err = run_of(tmp_path, replace(mesh_of(4), **change))
     assert (code, out) == (2, "")
-    assert "it is the output of another plan" in err
+    assert "it is the output of a different plan" in err
     assert (tmp_path / "run.jsonl").read_bytes() == before
 
 

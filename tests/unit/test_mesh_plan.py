@@ -225,7 +225,7 @@ def test_hosts_are_names_addresses_and_labels():
             "a 2001:db8::1%eth0\nb 2001:db8::1%eth1",
             'read the hosts, line 1: "a": 2001:db8::1%eth0 has a zone, which is not supported',
         ),
-        ("a 10.0.0.1 rack=x rack=y", "read the hosts, line 1: a label is there twice"),
+        ("a 10.0.0.1 rack=x rack=y", "read the hosts, line 1: a label is given twice"),
         (
             "a 10.0.0.1 rack",
             'read the hosts, line 1: "a": its labels are not up to 8 of NAME=VALUE',

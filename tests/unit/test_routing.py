@@ -380,9 +380,9 @@ def test_a_route_with_another_metric_is_set_before_the_old_one_is_deleted():
     ("line", "reason"),
     [
         ("10.20.0.0/16 = 10.0.0.255", "the next hop 10.0.0.255 is a broadcast address"),
-        ("10.20.0.0/16 = 10.0.0.9 scope link", "a route of scope link has no next hop"),
-        ("10.20.0.0/16 = 10.0.0.9 scope host", "a route of scope host has no next hop"),
-        ("2001:db8:20::/48 = fd00:2::9 type-of-service 4", "IPv6 has no routes for a type of service"),
+        ("10.20.0.0/16 = 10.0.0.9 scope link", "a route of scope link cannot have a next hop"),
+        ("10.20.0.0/16 = 10.0.0.9 scope host", "a route of scope host cannot have a next hop"),
+        ("2001:db8:20::/48 = fd00:2::9 type-of-service 4", "an IPv6 route cannot have a type of service"),
         ("2001:db8:20::/48 = fd00:2::9, fd00:2::9", "a next hop is listed twice"),
         ("10.20.0.0/16 = 10.0.0.9 src 0.0.0.0", "0.0.0.0 cannot be a source address"),
         ("2001:db8:20::/48 = fd00:2::9 src ff02::1", "ff02::1 cannot be a source address"),

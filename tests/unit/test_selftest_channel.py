@@ -93,7 +93,7 @@ def test_two_with_the_same_secret_understand_each_other(pair):
 def test_another_secret_is_told_from_another_end(pair):
     with pytest.raises(ImpostorError) as raised:
         handshake(pair, secret=b"a secret of somebody else's")
-    assert raised.value.text == "the host at the peer's address has another secret"
+    assert raised.value.text == "the host at the peer's address has a different secret"
 
 
 def test_who_is_busy_says_so_to_whom_it_knows(pair):
@@ -143,12 +143,12 @@ def test_a_server_that_is_none_or_of_another_version(pair, hello, reason):
         (
             b'{"proof":"%s"}\n' % HEX,
             ImpostorError,
-            "the host at the peer's address has another secret",
+            "the host at the peer's address has a different secret",
         ),
         (
             b'{"busy":true,"proof":"%s"}\n' % HEX,  # only who knows the secret may say so
             ImpostorError,
-            "the host at the peer's address has another secret",
+            "the host at the peer's address has a different secret",
         ),
         (b"", ChannelError, "greet the peer: it closed the connection"),
     ],

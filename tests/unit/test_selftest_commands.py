@@ -159,7 +159,7 @@ def test_serve_at_a_port_in_use_says_what_to_do(capsys, nothing, tmp_path):
         code, out, err = said(capsys, "serve", "--config", nothing, *words)
     assert (code, out) == (1, "")
     assert err.endswith(
-        f"neuca-selftest: serve tests at port {port}: Address already in use\n"
+        f"neuca-selftest: serve tests on port {port}: Address already in use\n"
         f"       ss -ltnp sport = :{port} shows the program;"
         " or use another --port, for serve and for run\n"
     )
@@ -197,7 +197,7 @@ def names(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("names")
-def test_a_misspelt_command_that_is_no_host_is_an_error(capsys, words, meant):
+def test_a_misspelled_command_that_is_no_host_is_an_error(capsys, words, meant):
     with pytest.raises(SystemExit) as raised:
         said(capsys, *words)
     _, error = capsys.readouterr()

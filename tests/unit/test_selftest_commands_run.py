@@ -339,11 +339,11 @@ def test_the_addresses_of_the_dataplane_are_served(plan, interface, addresses):
 
 
 NOT_SERVED = [
-    ("10.9.0.1", None, "serve at 10.9.0.1: this host has no such address"),
-    ("10.0.0.1", None, "serve at 10.0.0.1: it is on eth0, the management NIC"),
-    ("127.0.0.1", None, "serve at 127.0.0.1: it is on lo, which is not on the dataplane"),
-    ("10.1.0.1", "eth2", "serve at 10.1.0.1: it is on eth1, another interface"),
-    ("fe80::1", None, "serve at fe80::1: it is link-local, which is not supported"),
+    ("10.9.0.1", None, "serve on 10.9.0.1: this host has no such address"),
+    ("10.0.0.1", None, "serve on 10.0.0.1: it is on eth0, the management NIC"),
+    ("127.0.0.1", None, "serve on 127.0.0.1: it is on lo, which is not on the dataplane"),
+    ("10.1.0.1", "eth2", "serve on 10.1.0.1: it is on eth1, another interface"),
+    ("fe80::1", None, "serve on fe80::1: it is link-local, which is not supported"),
 ]
 
 

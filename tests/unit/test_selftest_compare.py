@@ -253,10 +253,10 @@ def run(rate=940e6, **facts) -> Evidence:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ({"limit": 20e6}, "with another limit (--rate)"),
-        ({"seconds": 4.0}, "of another duration"),
+        ({"limit": 20e6}, "with a different limit (--rate)"),
+        ({"seconds": 4.0}, "of a different duration"),
         ({"streams": 8}, "with other numbers of streams"),
-        ({"busy": True}, "under another load of the hosts"),
+        ({"busy": True}, "under a different load of the hosts"),
     ],
 )
 def test_a_test_that_was_measured_otherwise_is_not_compared(other, why):

@@ -406,6 +406,7 @@ def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     assert ids == catalogue, "a number is left out, or used twice"
     assert ids == SOURCES.keys(), "the rows of CAUSES and SOURCES differ"
     assert ids == {name[:3] for name in CASES}, "CASES needs one for each row"
+    assert CASES.keys() == VERDICTS.keys(), "VERDICTS needs one for each case"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -664,7 +665,7 @@ def test_a_reader_that_has_no_cpu_left_is_a_limit_and_no_fault():
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_what_was_measured_in_a_guest_is_recognised(name):
+def test_what_was_measured_in_a_guest_is_recognized(name):
     evidence, condition = SIGNATURES[name]
     told = diagnose(evidence).findings
     assert told[0].id == condition, [(one.id, one.severity, one.share) for one in told]

@@ -47,7 +47,7 @@ VERDICTS = {
     "metal-tuned-tcp": (
         ["D01"],
         0,
-        "run again with buffers of 33.0 MiB, and only if the rate stays the same the link is the limit",
+        "run again with buffers of 33.0 MiB, and only if the rate stays the same is the link the limit",
     ),
     "vm-untuned-udp-100M": (["D07"], 4, "takes 6 fragments at MTU 1500"),
     "vm-tuned-udp-100M": ([], 0, ""),

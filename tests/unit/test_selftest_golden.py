@@ -72,7 +72,7 @@ def golden() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_a_diagnosis_says_what_it_always_said(name):
-    assert report(name) == golden()[name], "see the docstring of this file"
+    assert report(name) == golden().get(name), "see the docstring of this file"
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_the_peer_itself_is_the_first_hop_where_there_is_no_router():
 
 def test_the_path_in_words():
     assert route_words(ROUTE) == (
-        "4 hops, 1 of them silent, 2 ways at hop 2, MTU 1400 before hop 4 (no router reports it), peer reached"
+        "4 hops, 1 of them silent, 2 paths at hop 2, MTU 1400 before hop 4 (no router reports it), peer reached"
     )
     assert route_words(Route(hops=(Hop(1, (NEAR,)),), refused=NEAR)) == (
         f"1 hop, refused by {NEAR}, the peer does not respond"

@@ -354,7 +354,7 @@ def test_an_address_that_is_nothing_without_its_link_is_refused_before_anything_
     for address in (ip_address("fe80::2%dp1"), ip_address("fe80::2")):
         with pytest.raises(UsageError, match=f"test {address}: it is link-local"):
             permitted_route(address, OUTLOOK)
-        with pytest.raises(UsageError, match=f"serve at {address}: it is link-local"):
+        with pytest.raises(UsageError, match=f"serve on {address}: it is link-local"):
             check_servable(address, device(3, "eth0"), None, OUTLOOK)
 
 

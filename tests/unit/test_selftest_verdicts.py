@@ -537,7 +537,7 @@ def test_datagrams_that_nothing_answers_beside_tcp_are_a_firewall():
         (Reach("failed", gateway="172.16.1.200"), "D31", "for 172.16.1.200, the gateway"),
         (Reach("reachable", ("aa",), ping=False, tcp="timeout"), "D33", "it has no way back"),
         (Reach("reachable", ("aa",), ping=True, tcp="timeout"), "D33", "a firewall drops it"),
-        (Reach(ping=True, wrong_peer=True), "D35", "the peer has another secret"),
+        (Reach(ping=True, wrong_peer=True), "D35", "the peer has a different secret"),
     ],
 )
 def test_the_unreachable_is_told_from_what_rejects(reach, condition, words):
@@ -631,7 +631,7 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
     ("arrived", "unknown"),
     [
         (23.2e6, None),
-        (12.2e6, "other programs had the CPU of the receiver: test again without that load"),
+        (12.2e6, "other programs kept the receiver's CPU busy: test again without that load"),
     ],
 )
 def test_what_a_receiver_without_a_cpu_drops_is_no_fault_of_the_path(arrived, unknown):

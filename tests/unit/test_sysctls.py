@@ -49,7 +49,7 @@ NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp(
     ),
     (
         "net/core/default_qdisc", "noqueue",
-        '"noqueue" is none of fq, fq_codel, fq_pie, pfifo_fast, sfq, cake',
+        '"noqueue" is not one of fq, fq_codel, fq_pie, pfifo_fast, sfq, cake',
     ),
     ("net/core/rmem_max", "065536", f'"065536" is not a number from 65536 to 2147483647: {SOCKET}'),
     (

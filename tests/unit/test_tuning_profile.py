@@ -94,7 +94,7 @@ def test_a_profile_of_ones_own():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("[sysctl]\nnonsense", '"nonsense" is not known here'),
+        ("[sysctl]\nnonsense", '"nonsense" is not a setting here'),
         ("[sysctl]\nkernel.panic = 1", 'the sysctl key "kernel.panic" is not below "net."'),
         (
             "[sysctl]\nnet.ipv4.conf.all.rp_filter = 1",
@@ -108,18 +108,21 @@ def test_a_profile_of_ones_own():
             "[sysctl]\nnet.ipv4.conf.{interface}.rp_filter = 1",
             f'sysctl "net.ipv4.conf.{OWN}.rp_filter": settings of one interface belong in its own section of the configuration',
         ),
-        ("[sysctl]\nnet.core.rmem_max =", '"" is not a value; a comment has its own line'),
+        (
+            "[sysctl]\nnet.core.rmem_max =",
+            '"" is not a value; comments have lines of their own',
+        ),
         (
             "[sysctl]\nnet.core.rmem_max = 300000 # bytes",
-            '"300000 # bytes" is not a value; a comment has its own line',
+            '"300000 # bytes" is not a value; comments have lines of their own',
         ),
         (
             "[sysctl]\nnet.core.rmem_max = 300000; bytes",
-            '"300000; bytes" is not a value; a comment has its own line',
+            '"300000; bytes" is not a value; comments have lines of their own',
         ),
         ("[link]\nmtu = 9", 'the MTU "9" is not a number from 68 to 65535'),
-        ("[link]\nrings = 9", '"rings" is not known here'),
-        ("[profile]\nexact = yes", '"exact" is not known here'),
+        ("[link]\nrings = 9", '"rings" is not a setting here'),
+        ("[profile]\nexact = yes", '"exact" is not a setting here'),
     ],
 )
 def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):

@@ -305,7 +305,7 @@ def test_thousands_of_vrfs_are_judged_in_linear_time():
 
 def test_a_vrf_of_somebody_else_is_not_taken_over():
     one = agent(VRF.replace("blue", "mgmt"), FOREIGN)
-    text = '"mgmt" exists and was not made by this agent: it is left alone'
+    text = '"mgmt" exists and was not created by neucad: it is left alone'
     assert ("vrf mgmt", text) in refused(one)
     assert one.kernel.devices[9] == FOREIGN
 

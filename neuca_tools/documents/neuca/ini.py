@@ -34,7 +34,7 @@ _HEADER = re.compile(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
 _KEY_BEHIND = re.compile(r"[^\s;#].*=")
 _SECTION_NAME = re.compile(r"[\w.:/-]+(?: +[\w.:/-]+)*")
 _COMMENT = re.compile(r"\s;")
-# Version 1.7 took the first of the two. Where a key can be an address, a `:` needs a blank behind
+# Version 1.7 took the first of the two. Where a key can be an address, a `:` needs a blank after
 # it, or a line without `=`.
 _DELIMITER = re.compile("[=:]")
 _AFTER_ADDRESS = re.compile(r"=|(?<!:):(?=\s|$)")
@@ -165,7 +165,9 @@ class _Reader:
         self._skipping = not _SECTION_NAME.fullmatch(name) or len(name) > 80
         if self._skipping:
             self._refuse(
-                number, stripped, "it is not a section header, ignoring all up to the next one"
+                number,
+                stripped,
+                "it is not a section header, ignoring all lines up to the next one",
             )
             return
         self._header, self._name = (number, name), name
@@ -253,7 +255,7 @@ def redact_text(text: str) -> str:
         name = section.name if is_known_section(section.name) else "redacted"
         out[section.number - 1] = f"[{name}]"
         for line in section.lines:
-            # A key like "[x]" would be read as a section if it were written with a blank behind it.
+            # A key like "[x]" would be read as a section if it were written with a blank after it.
             if is_open(line.section, line.key) and not line.key.startswith("["):
                 _copy_line(line, out)
     return "\n".join(out)

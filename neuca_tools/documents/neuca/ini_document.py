@@ -48,8 +48,8 @@ def parse(text: str) -> Document:
     collected = [*faults, *_unknown_sections(sections)]
     keys = _section_keys(sections, collected)
     lines, repeated = last_wins(every_line, lambda line: _setting_identity(line, keys))
-    given = tuple(line for line in lines if not values.is_absent(line.value))
-    return _build_document(keys, given, [*collected, *repeated])
+    present_lines = tuple(line for line in lines if not values.is_absent(line.value))
+    return _build_document(keys, present_lines, [*collected, *repeated])
 
 
 def _check_text(text: str) -> None:
@@ -127,7 +127,7 @@ def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hash
 def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
     """A fault for each unknown section.
 
-    It is an error, which makes the document incomplete, if the name is probably misspelt: what the
+    It is an error, which makes the document incomplete, if the name may be misspelled: what the
     section requests must not be taken for what is no longer requested.
     """
     first = {section.name: section for section in reversed(tuple(sections))}
@@ -138,12 +138,14 @@ def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
     from neuca_tools.documents.spelling import MAX_SPELLINGS, section_meant
 
     # Only the first ones are compared.
-    misspelt = {section.name for section in unknown[:MAX_SPELLINGS] if section_meant(section.name)}
+    misspelled = {
+        section.name for section in unknown[:MAX_SPELLINGS] if section_meant(section.name)
+    }
     for section in unknown:
         reason = "unknown section, ignoring it"
         if is_known_section(section.name.lower()):
             reason += " (names of sections are in lower case)"
-        severity: Severity = "error" if section.name in misspelt else "warning"
+        severity: Severity = "error" if section.name in misspelled else "warning"
         yield Fault(section.number, section.name, "", "", reason, severity)
 
 

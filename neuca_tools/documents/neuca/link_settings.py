@@ -62,7 +62,7 @@ def read_qdisc(text: str) -> str:
         return kind
     option = _QDISCS[kind]
     if not option:
-        raise UnusableError(f'the qdisc "{kind}" takes nothing more')
+        raise UnusableError(f'the qdisc "{kind}" takes no option')
     if len(options) != 2 or options[0] != option:
         raise UnusableError(f'the qdisc "{kind}" takes "{option}" and a value')
     if kind == "fq":
@@ -180,7 +180,7 @@ def read_nameservers(text: str) -> str:
     """DNS servers, separated by commas or spaces."""
     words = text.replace(",", " ").split()
     if not 0 < len(words) <= MAX_DNS:
-        raise UnusableError(f"there are not 1 to {MAX_DNS} DNS servers")
+        raise UnusableError(f"1 to {MAX_DNS} DNS servers are required")
     hosts = [values.host(word) for word in words]
     for host in hosts:
         if host.is_unspecified or host.is_loopback or host.is_multicast:
@@ -196,7 +196,7 @@ def read_search_domains(text: str) -> str:
     """
     words = text.lower().replace(",", " ").split()
     if not 0 < len(words) <= MAX_DNS:
-        raise UnusableError(f"there are not 1 to {MAX_DNS} search domains")
+        raise UnusableError(f"1 to {MAX_DNS} search domains are required")
     return " ".join(dict.fromkeys(map(_search_domain, words)))
 
 

@@ -43,7 +43,7 @@ def check_type_of_service(version: int, number: int) -> None:
 
 
 def read_route(line: Line) -> RouteRequest:
-    """`CIDR = next hop, ...`, a type of route, `down` or `user`, with properties behind."""
+    """`CIDR = next hop, ...`, a type of route, `down` or `user`, with properties after it."""
     to = values.network(line.key)
     state = _STATES.get(line.value.strip().lower())
     if state:
@@ -73,7 +73,7 @@ def route_identity(line: Line) -> Hashable:
 
 
 def _split_next_hops(text: str) -> tuple[list[str], list[str]]:
-    """The next hops, separated by commas, and the words behind them."""
+    """The next hops, separated by commas, and the words after them."""
     *others, last = text.split(",")
     words = last.split()
     count = 1 if words and words[0].lower() not in _PROPERTIES else 0

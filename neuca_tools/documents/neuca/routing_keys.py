@@ -54,7 +54,7 @@ _WORDS = {"yes": True, "no": False}
 def read_automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
     """The request of one line, and its value for display. Raises UnusableError."""
     if link.kind == "vrf":
-        raise UnusableError("a VRF has neither DHCP nor router advertisements")
+        raise UnusableError("a VRF can have neither DHCP nor router advertisements")
     word = values.word(text, _WORDS)
     changes: dict[str, Any] = {key.replace("-", "_"): _WORDS[word]}
     return Automatic(**changes), word

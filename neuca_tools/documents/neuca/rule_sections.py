@@ -18,7 +18,7 @@ from neuca_tools.model.routing import MAX_U32, Rule, RuleRequest
 from neuca_tools.model.rows import UnknownWord
 
 MAX_RULES = 1024
-# Before the rules of policy routing, which begin at 31000, and behind all that have a priority.
+# Before the rules of policy routing, which begin at 31000, and after all that have a priority.
 DEFAULT_PRIORITY = 30900
 _MARK = re.compile(r"0x[0-9a-f]{1,8}|[0-9]{1,10}")
 
@@ -66,7 +66,7 @@ def rules_of(selectors: Mapping[str, Any]) -> list[Rule]:
     families = {network.version for network in networks.values()}
     if len(families) > 1:
         raise UnusableError("from and to are not of the same family")
-    # A /0 is no selector, as in the kernel's answers.
+    # A /0 is not a selector, as in the kernel's answers.
     prefixes = {key: str(network) for key, network in networks.items() if network.prefixlen}
     mark, mask = selectors.get("mark", (0, 0))
     tos = selectors.get("type-of-service", 0)

@@ -50,7 +50,7 @@ POLICY_TABLES = range(31000, 32000)
 # Those for the routes that NICs get from DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
-# Such as quotes, or a comment, which the kernel ignores behind a number and a space. Formulas of
+# Such as quotes, or a comment, which the kernel ignores after a number and a space. Formulas of
 # profiles have braces.
 _NOT_IN_SYSCTL_VALUES = re.compile(r"[^A-Za-z0-9 ._,:/+{}-]")
 
@@ -58,7 +58,7 @@ _NOT_IN_SYSCTL_VALUES = re.compile(r"[^A-Za-z0-9 ._,:/+{}-]")
 class UnusableError(ValueError):
     """A value is unusable; the text of the exception is the reason.
 
-    `unknown` is a misspelt word with those that are allowed, for a suggestion.
+    `unknown` is a misspelled word with those that are allowed, for a suggestion.
     """
 
     def __init__(self, reason: str, unknown: Optional[UnknownWord] = None) -> None:
@@ -69,7 +69,7 @@ class UnusableError(ValueError):
 class ForeignValueError(UnusableError):
     """A valid value that is not for the agent: a table of the kernel, a MAC that no NIC can have.
 
-    In a platform's document it is no error, because other programs read that document too.
+    In a platform's document it is not an error, because other programs read that document too.
     """
 
 
@@ -86,7 +86,7 @@ def hash_hint(value: str) -> str:
     """A hint to append to the reason if a `#` in the value was meant to begin a comment."""
     if not re.search(r"\s#", value):
         return ""
-    return ' ("#" begins a comment only at the beginning of a line; behind a value, ";" does)'
+    return ' ("#" begins a comment only at the beginning of a line; after a value, ";" does)'
 
 
 def is_absent(value: str) -> bool:

@@ -10,18 +10,23 @@ network subnets"; DigitalOcean, "Droplet Metadata API"; Google, "VPC networks: s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import ec2, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
-from neuca_tools.documents.platform.ec2 import Subnets
+from neuca_tools.documents.platform.nics import (
+    Subnets,
+    add_masked,
+    add_subnet,
+    draft_by_mac,
+    drafts_by_mac,
+)
 from neuca_tools.documents.platform.parts import Part, masked_network
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
 from neuca_tools.errors import unreadable
 from neuca_tools.model import LinkKey, Network, PlatformDocument
-from neuca_tools.model.routing import Traits
 
 
 class Format(NamedTuple):
@@ -41,33 +46,6 @@ class Format(NamedTuple):
     unknown: Optional[str] = None
 
 
-def _nic_draft(part: Part, key: str, mtu: Optional[int] = None) -> Optional[Draft]:
-    """The draft of a NIC with the MAC address of a key; None, with a fault, if it has none."""
-    mac = part.read(key, values.nic) if part.has_all(key) else None
-    return Draft(LinkKey(mac), part.for_nic(mac), mtu=mtu) if mac else None
-
-
-def _nic_drafts(parts: Iterable[Part], key: str, mtu: Optional[int] = None) -> list[Draft]:
-    """The drafts of all NICs with a usable MAC address."""
-    return [draft for part in parts if (draft := _nic_draft(part, key, mtu))]
-
-
-def _add_masked(draft: Draft, part: Part, key: str, mask: str, default: str = "") -> None:
-    """Add the address of a key, with the netmask or prefix length of another one."""
-    text = part.text(key)
-    if text:
-        draft.add_address(part, key, text, part.text(mask) or default or None)
-
-
-def _add_subnet(draft: Draft, key: str, to: str, netmask: Optional[str] = None) -> None:
-    """Add the route to the NIC's network, of which it has single addresses, through the gateway."""
-    first = len(draft.routes)
-    draft.add_route(draft.part, key, to, netmask)
-    for number, route in enumerate(draft.routes[first:], first):
-        draft.routes[number] = route._replace(traits=Traits(onlink=True))
-        draft.subnets.append(route.to)
-
-
 # --- Azure ----------------------------------------------------------------------------------------
 
 AZURE = "Azure instance"
@@ -80,7 +58,7 @@ def _read_azure(root: Part) -> PlatformDocument:
     The NICs are in no particular order, and nothing marks the primary one: it is the only one that
     reaches the service.
     """
-    drafts = _nic_drafts(root.child("network").parts("interface"), "macAddress")
+    drafts = drafts_by_mac(root.child("network").parts("interface"), "macAddress")
     for draft in drafts:
         draft.hint_management(ANY)
         subnets = _add_azure_addresses(draft, draft.part.child("ipv4"))
@@ -122,11 +100,11 @@ def _read_digitalocean(root: Part) -> PlatformDocument:
     which reserved addresses are mapped to, are on the public interface.
     """
     interfaces = root.child("interfaces")
-    public = _nic_drafts(interfaces.parts("public"), "mac")
-    private = _nic_drafts(interfaces.parts("private"), "mac")
+    public = drafts_by_mac(interfaces.parts("public"), "mac")
+    private = drafts_by_mac(interfaces.parts("private"), "mac")
     for draft in public + private:
         for name, mask in _MASKS.items():
-            _add_masked(draft, draft.part.child(name), "ip_address", mask)
+            add_masked(draft, draft.part.child(name), "ip_address", mask)
     for family in ("ipv4", "ipv6"):
         for draft in public:
             draft.add_default_route(draft.part.child(family), "gateway")
@@ -153,7 +131,7 @@ def _read_gce(root: Part) -> PlatformDocument:
     """
     nics: dict[str, Draft] = {}
     for number, nic in root.numbered(_GCE_NICS):
-        draft = _nic_draft(nic, "mac", mtu=nic.mtu())
+        draft = draft_by_mac(nic, "mac", mtu=nic.mtu())
         if draft is None:
             continue
         if number == 0:
@@ -196,7 +174,7 @@ def _add_gce_addresses(draft: Draft) -> None:
         draft.add_gateway(nic, key)
     gateway, mask = nic.text("gateway"), nic.text("subnetmask")
     if gateway and mask:
-        _add_subnet(draft, "subnetmask", gateway, mask)
+        add_subnet(draft, "subnetmask", gateway, mask)
 
 
 def _add_gce_address(draft: Draft, where: str, text: str) -> None:
@@ -233,14 +211,14 @@ def _read_hetzner(root: Part) -> PlatformDocument:
     Hetzner routes every packet of a private network: an address is a /32, and the network is
     reached through its gateway.
     """
-    drafts = _nic_drafts(root.parts(_HETZNER_ROOT), "mac_address", mtu=HETZNER_MTU)
+    drafts = drafts_by_mac(root.parts(_HETZNER_ROOT), "mac_address", mtu=HETZNER_MTU)
     for draft in drafts:
         nic = draft.part
         for key in ("ip", "alias_ips"):
             for address in nic.texts(key):
                 draft.add_address(nic, key, f"{address}/32")
         if nic.has_all("ip", "network", "gateway"):
-            _add_subnet(draft, "network", nic.text("network") or "")
+            add_subnet(draft, "network", nic.text("network") or "")
     return finish_document(drafts, root)
 
 
@@ -268,7 +246,7 @@ def _read_oci(root: Part) -> PlatformDocument:
         if bare_metal and _is_vlan(vnic):
             draft = _oci_vlan(vnic, physical)
         else:
-            draft = _nic_draft(vnic, "macAddr", mtu=OCI_MTU)
+            draft = draft_by_mac(vnic, "macAddr", mtu=OCI_MTU)
         if draft is None:
             continue
         if not draft.key.vlan_id:
@@ -335,7 +313,7 @@ def _read_vultr(root: Part) -> PlatformDocument:
     optional keys are those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's
     version 1.
     """
-    drafts = _nic_drafts(root.parts("interfaces"), "mac")
+    drafts = drafts_by_mac(root.parts("interfaces"), "mac")
     for draft in drafts:
         nocloud_v1.set_mtu_and_accept_ra(draft, draft.part)
         if draft.mtu is None and draft.part.text("network-type") == "private":
@@ -343,10 +321,10 @@ def _read_vultr(root: Part) -> PlatformDocument:
         nocloud_v1.add_routes(draft, draft.part)
         for name, mask, host in (("ipv4", "netmask", "255.255.255.255"), ("ipv6", "prefix", "128")):
             family = draft.part.child(name)
-            _add_masked(draft, family, "address", mask)
+            add_masked(draft, family, "address", mask)
             draft.add_default_route(family, "gateway")
             for more in family.parts("additional"):
-                _add_masked(draft, more, "address", mask, host)
+                add_masked(draft, more, "address", mask, host)
                 nocloud_v1.add_routes(draft, more)
         if draft.part.flag("unconfigured"):
             draft.leave_to_user()

@@ -64,7 +64,7 @@ _PLATFORM_BY_DOCUMENT = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "noc
 def reduce_documents(parts: Mapping[str, bytes]) -> str:
     """One text for the documents of a source, given by name; empty if there is none to keep.
 
-    Raises DocumentError for a document that cannot be parsed, or is no object.
+    Raises DocumentError for a document that cannot be parsed, or is not an object.
     """
     trees = {}
     for name in sorted(parts.keys() & _KINDS.keys()):
@@ -110,7 +110,7 @@ def gap(text: str, before: str, macs: Optional[Collection[str]]) -> str:
 def _list_gap(network: Mapping[str, Tree], before: Mapping[str, Tree]) -> str:
     """Which list OpenStack's document has lost, unless that was empty."""
     lost = next((key for key in _LISTS if before.get(key) and key not in network), "")
-    return lost and f"{openstack.NAME} has no {lost} any more"
+    return lost and f"{openstack.NAME} no longer has {lost}"
 
 
 def _address_gap(
@@ -124,7 +124,7 @@ def _address_gap(
         document, earlier = (_interpret_tree(name, parts[name]) for parts in (trees, before))
         lost = _lost_addresses(document, earlier)
         if lost:
-            return f"{name} gives no {lost} any more"
+            return f"{name} no longer gives any {lost}"
     return ""
 
 

@@ -12,15 +12,15 @@ NIC if it is present.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
+from neuca_tools.documents.platform.nics import Subnets
 from neuca_tools.documents.platform.parts import Part, masked_network
 from neuca_tools.model import LinkKey, Network, PlatformDocument
-from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
@@ -38,34 +38,6 @@ _ADDRESSES = {
 }
 _PUNCTUATION = str.maketrans('[]",', "    ")
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
-
-
-class Subnets:
-    """The subnets of a NIC: an address has the prefix length of the first one that contains it."""
-
-    def __init__(self, part: Part, subnets: Iterable[Optional[Network]]) -> None:
-        errors = part.faults.unusable
-        self.networks: list[Network] = list(dict.fromkeys(filter(None, subnets)))
-        self._has_unusable = part.faults.unusable != errors
-        self._places = {network: place for place, network in enumerate(self.networks)}
-        self._table = NetworkTable(self.networks)
-
-    def add_address(self, draft: Draft, part: Part, key: str, text: str) -> None:
-        """Add an address; one in no subnet is a single address, if all of them are known.
-
-        Services that list addresses of IPv4 have a subnet for them; for IPv6, some have none.
-        """
-        host = part.parse(key, text, values.host)
-        if host is None:
-            return
-        subnet = min(self._table.covering(host), key=self._places.__getitem__, default=None)
-        length = subnet.prefixlen if subnet else host.max_prefixlen
-        if length == host.max_prefixlen and self._has_unusable:
-            part.fault(key, text, "its subnet is unusable, ignoring the address")
-        elif host.version == 4 and all(network.version == 6 for network in self.networks):
-            part.fault(key, text, "its subnet is not known, ignoring the address")
-        else:
-            draft.add_address(part, key, f"{host}/{length}")
 
 
 def read(root: Part) -> PlatformDocument:

@@ -74,7 +74,7 @@ def read(root: Part) -> PlatformDocument:
 def _read_hostname(root: Part) -> Optional[str]:
     """The host name, or as in cloud-init its first label if the whole is too long.
 
-    It is no part of the network: without a usable one, the document is still complete.
+    It is not part of the network: without a usable one, the document is still complete.
     """
     text = root.text("hostname")
     for name in (text, text.partition(".")[0]) if text else ():
@@ -104,7 +104,7 @@ def _metadata_items(root: Part) -> Iterator[Item]:
 
 
 def _numbered_values(name: str, value: Tree) -> Iterator[tuple[str, str]]:
-    """A scalar with its name; those of a list with a number behind it: `name`, `name.1`."""
+    """A scalar with its name; those of a list with a number after it: `name`, `name.1`."""
     values_of_name = value if isinstance(value, list) else [value]
     for number, item in enumerate(values_of_name):
         if isinstance(item, (str, bool)):

@@ -44,10 +44,10 @@ def list_gap(
         if _listed_macs(name, before[name]) and (
             name not in trees or _listed_macs(name, trees[name]) is None
         ):
-            return f"{name} has been there before, and now it is not"
+            return f"{name} was there before, and now is missing"
     networks = [documents.get(openstack.NAME, {}).get("networks") for documents in (before, trees)]
     if networks[0] and not networks[1]:
-        return f"{openstack.NAME} has no networks any more"
+        return f"{openstack.NAME} no longer has networks"
     return ""
 
 

@@ -87,7 +87,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     """Add a route that may have no next hop, or lead anywhere, as it is in a table of its own."""
     text = _hop_text(route)
     if text and kind != "unicast":
-        route.warn("via", f"a route of the type {kind} has no next hop, ignoring it")
+        route.warn("via", f"a route of the type {kind} cannot have a next hop, ignoring it")
         text = ""
     via = route.parse("via", text, values.next_hop) if text else None
     network = _special_prefix(route, to)

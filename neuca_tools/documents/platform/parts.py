@@ -118,7 +118,7 @@ class Part:
     def warn_besides(self, *known: str) -> None:
         """Record a warning about every other key.
 
-        It is an error if no known key is about links: another may be a misspelt list of them.
+        It is an error if no known key is about links: another may be a misspelled list of them.
         """
         has_content = self.tree.keys() & {*known} - _NOT_ABOUT_LINKS
         severity: Severity = "warning" if has_content else "error"

@@ -108,7 +108,7 @@ class _Reader:
 
 
 def _merge(value: Tree, mapping: dict[str, Tree]) -> bool:
-    """Add what a merge key stands for (yaml.org/type/merge.html); False if that is no object."""
+    """Add what a merge key stands for (yaml.org/type/merge.html); False if it is not an object."""
     items = value if isinstance(value, list) else [value]
     objects = [item for item in items if isinstance(item, dict)]
     if len(objects) == len(items):

@@ -63,7 +63,7 @@ def set_options(
         if setting is None:
             continue
         if settings.setdefault(names[key], setting) != setting:
-            part.fault(key, part.tree[key], "another key sets this option to another value")
+            part.fault(key, part.tree[key], "another key sets this option to a different value")
         draft.virtual = setting.over(draft.virtual)
     if draft.virtual is not None:
         options = dict(draft.virtual.options)

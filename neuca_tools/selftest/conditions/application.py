@@ -53,8 +53,8 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
     return Hit(
         0.9,
         f"-b requested {amounts.rate(look.target)}, and iperf3 sent "
-        f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
-        "at least",
+        f"{amounts.rate(look.known_rate)}: it sends whole blocks, at least one for each tick of "
+        "its timer",
         (single_fact("-b", round(look.target)), look.rate_fact),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
@@ -73,7 +73,7 @@ def _unstated_blocks(look: Look) -> Optional[Hit]:
     return Hit(
         0.85,
         f"every second carries {TICKS_PER_SECOND} blocks of 128 KiB: iperf3 sends one for each "
-        "tick of its timer if -b asks for less than that, and nothing limits",
+        "tick of its timer if -b asks for less than that, and nothing else limits it",
         (look.rate_fact,),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",

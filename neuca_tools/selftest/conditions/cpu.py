@@ -191,7 +191,7 @@ def _fast_core(look: Look) -> Optional[Hit]:
     return Hit(
         0.6,
         f"{amounts.rate(look.known_rate)} arrive unevenly, and no window follows any loss: at such "
-        "rates a CPU core usually limits",
+        "rates a CPU core is usually the limit",
         (look.rate_fact,),
         "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
@@ -211,7 +211,7 @@ def _one_thread_hit(look: Look) -> Hit:
     return Hit(
         0.8,
         f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams of an "
-        "iperf3 before 3.16 share one thread, and this is what one takes",
+        "iperf3 before 3.16 share one thread, and this is what one thread can handle",
         (look.rate_fact, single_fact("streams", look.streams)),
         "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
         "tool",

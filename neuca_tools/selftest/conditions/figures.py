@@ -225,7 +225,7 @@ def _follows_loss(look: Look) -> bool:
 
 
 def is_as_requested(look: Look) -> bool:
-    """Whether the rate is the one that was requested (-b): that is no capacity.
+    """Whether the rate is the one that was requested (-b): that is not a capacity.
 
     iperf writes whole blocks, and may have one less to write than was asked for.
     """

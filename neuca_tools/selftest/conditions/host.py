@@ -185,7 +185,7 @@ def _route_through(device: str, address: str) -> str:
 
 
 def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
-    """The sender's or the receiver's bytes were counted by another device than the planned one."""
+    """The sender's or the receiver's bytes were counted by a device other than the planned one."""
     end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"

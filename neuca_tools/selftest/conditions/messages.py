@@ -118,7 +118,7 @@ def other_program(session: Session) -> Optional[Hit]:
     if session.evidence.reach.wrong_peer:
         return Hit(
             1.0,
-            "the peer has another secret: one of them is mistyped, or another host has this "
+            "the peer has a different secret: one of them is mistyped, or another host has this "
             "address",
             (single_fact("secret", "differs"),),
             "compare the files of both hosts (sha256sum); else look for a second host that has the "
@@ -129,7 +129,7 @@ def other_program(session: Session) -> Optional[Hit]:
     if CLOSED.search(said) and not has_begun:
         return Hit(
             0.9,
-            "the peer closed the control connection at once: another program than an iperf3 server "
+            "the peer closed the control connection at once: a program other than an iperf3 server "
             "listens on that port, or the server ended",
             (single_fact("iperf3", said),),
             "check the port (-p), and what listens there (ss -ltnp)",

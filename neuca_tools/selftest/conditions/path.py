@@ -65,8 +65,8 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         f"the path MTU is {path_mtu} bytes, that of {interface} {mtu}; ICMP reports it, and TCP "
         "adapts to it",
         (Fact("path MTU", mtu, path_mtu),),
-        f"nothing has to be done; an MTU of {path_mtu} for the route (mtu in ip-route(8)), or one "
-        "MTU along the whole path, saves the discovery",
+        f"nothing needs to be done; an MTU of {path_mtu} for the route (mtu in ip-route(8)), or "
+        "one MTU along the whole path, saves the discovery",
         end,
         severity="info",
         title="smaller path MTU",

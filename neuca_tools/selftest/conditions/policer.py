@@ -192,8 +192,8 @@ def _policed_at_first(tcp: Look) -> Optional[Hit]:
             single_fact("segments lost then", loss.lost),
             single_fact("rtt when packets were lost", loss.rtt),
         ),
-        "pacing (fq) avoids the bursts; BBR or CUBIC and a longer test (--time 60) make less of "
-        "such a loss",
+        "pacing (fq) avoids the bursts; BBR or CUBIC and a longer test (--time 60) suffer "
+        "less from such a loss",
         confidence="medium",
     )
 

@@ -182,7 +182,7 @@ def closed_port(session: Session) -> Optional[Hit]:
     if NO_STREAM.search(said) and not any(look.rate for look in session.looks):
         return Hit(
             0.9,
-            "the server has accepted the control connection, and no stream: a firewall or a limit "
+            "the server has accepted the control connection, but no stream: a firewall or a limit "
             "of connections rejects it, or UDP is dropped (iperf3 does not repeat its first "
             "datagram)",
             (single_fact("iperf3", said),),

@@ -110,7 +110,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D32", "no route", "fault", of_session=reach.no_route),
     Cause("D33", "port filtered or closed", "fault", of_session=reach.closed_port),
     Cause("D34", "server busy", "fault", of_session=messages.server_busy),
-    Cause("D35", "another secret or program", "fault", of_session=messages.other_program),
+    Cause("D35", "different secret or program", "fault", of_session=messages.other_program),
     Cause("D36", "buffers not applied", "fault", of_session=host.refused_buffers),
     Cause("D37", "tuning not in effect", "fault", of_session=host.tuning_not_in_effect),
     Cause("D38", "congestion control missing", "fault", of_session=host.no_congestion_control),
@@ -205,7 +205,7 @@ EXPLANATIONS = (
     Explanation(
         ("D29", "D33", "D35"),
         ("D43",),
-        "the other host with this address responds, refuses, or has another secret",
+        "the other host with this address responds, refuses, or has a different secret",
     ),
     Explanation(("D33",), ("D16", "D30"), "a response that is dropped looks like a filter"),
     Explanation(
@@ -215,8 +215,8 @@ EXPLANATIONS = (
         (BIDIRECTIONAL,),
     ),
 )
-# What acknowledgements suffer from as well: it is a cause in both directions.
-ACROSS = frozenset({"D39"})
+# Conditions from which acknowledgements suffer as well: a cause in both directions.
+BOTH_WAYS = frozenset({"D39"})
 # Two conditions that the same evidence may allow, and the test that tells which it is.
 DOUBTS = {
     frozenset({"D09", "D18"}): (

@@ -295,7 +295,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     if rate > UNPROVEN_RATE or is_short:
         doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
-            f"{amounts.size(room)}, and only if the rate stays the same the link is the limit"
+            f"{amounts.size(room)}, and only if the rate stays the same is the link the limit"
         )
     return Hit(
         0.8,

@@ -44,11 +44,11 @@ class Change:
 # limit in bit/s, the seconds, the streams, a helper on the peer, whether others filled a CPU.
 Manner = tuple[Optional[float], ...]
 DIFFERENCES = (
-    "with another limit (--rate)",
-    "of another duration",
+    "with a different limit (--rate)",
+    "of a different duration",
     "with other numbers of streams",
     "with a helper on the peer, or without",
-    "under another load of the hosts",
+    "under a different load of the hosts",
 )
 
 

@@ -15,7 +15,7 @@ from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
+from neuca_tools.selftest.conditions.table import ALONE, BOTH_WAYS, CAUSES, is_explained, tell_apart
 from neuca_tools.selftest.conditions.thresholds import PARALLEL, has_passed, is_crowded
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate, share_lost_by_busy_receiver
 from neuca_tools.selftest.evidence import Evidence
@@ -117,7 +117,7 @@ def _is_certain(finding: Finding) -> bool:
 
 
 def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
-    there = [other for other in certain if other.id in ACROSS or _is_same_way(finding, other)]
+    there = [other for other in certain if other.id in BOTH_WAYS or _is_same_way(finding, other)]
     names = {other.id for other in there} | {other.title for other in there}
     if not is_explained((finding.id, finding.title), finding.phase, names):
         return finding

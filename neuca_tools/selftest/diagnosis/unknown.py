@@ -27,7 +27,7 @@ MIN_DURATION = 0.9  # of the duration that was asked for
 
 
 def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
-    """Whether there is a rate, a step that is none of a rate has a result, or all steps passed."""
+    """Whether there is a rate, a step without a rate has a result, or all steps passed."""
     asked = [step for step in evidence.steps if step.text != NOT_ASKED]
     results = {step.name for step in asked if step.verdict in ("pass", "fail")}
     if results - PREPARATIONS or any(look.rate is not None for look in looks):
@@ -72,8 +72,8 @@ def why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[s
     held = next(filter(is_held_below, session.looks), None)
     if held is not None:
         return (
-            f"TCP was to send {amounts.rate(held.target or 0.0)} at most (--rate, -b), which does "
-            "not show the rate that is expected"
+            f"TCP was limited to {amounts.rate(held.target or 0.0)} (--rate, -b), which cannot "
+            "show the rate that is expected"
         )
     if any(finding.severity != "info" for finding in findings):
         return None
@@ -83,7 +83,7 @@ def why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[s
 def _without_finding(session: Session) -> Optional[str]:
     slow = (look for look in session.looks if has_passed(look) is False)
     if any(map(share_lost_by_busy_receiver, slow)):
-        return "other programs had the CPU of the receiver: test again without that load"
+        return "other programs kept the receiver's CPU busy: test again without that load"
     tcp = next(_below_capacity(session), None)
     return None if tcp is None else _figures_missing(tcp) or _without_condition(session)
 

@@ -116,7 +116,7 @@ class Phase:
     In direction "forward" the host that is `local` sends. `target` is the requested rate in bit/s,
     where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
     "underlay" if both were measured. With `search` the phase is one of several attempts to find
-    what the path can carry, so that a low rate is no failure. The traces are for charts only.
+    what the path can carry, so that a low rate is not a failure. The traces are for charts only.
     """
 
     name: str

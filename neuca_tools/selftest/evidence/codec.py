@@ -20,7 +20,7 @@ INTERNAL = {"internal": True}
 
 
 def _whole_number(value: object) -> int:
-    if type(value) is not int:  # a bool is no whole number
+    if type(value) is not int:  # a bool is not a whole number
         raise ShapeError(f"is {str(value)[:40]!r}, and should be a whole number")
     if abs(value) >= _MAX_INTEGER:
         raise ShapeError("is too large a number")
@@ -61,8 +61,8 @@ def decode(kind: type[T], data: object, what: str = "evidence") -> T:
     version = getattr(kind, "version", None)
     if version and isinstance(data, dict) and data.get("version") != version:
         known = f"this program knows {version}"
-        given = str(data.get("version"))[:40]
-        raise SelftestError(f"read the {what}: its version is {given}, and {known}")
+        shown = str(data.get("version"))[:40]
+        raise SelftestError(f"read the {what}: its version is {shown}, and {known}")
     try:
         return _SHAPES.read(kind, data)
     except ShapeError as error:

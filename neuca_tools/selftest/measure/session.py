@@ -101,7 +101,7 @@ class PeerTest(ThroughputSteps):
             yield "skipped", "the agent has made no pass on this host: nothing is planned"
             return
         planned = self._plan.sysctls
-        # A sysctl that does not exist here is no difference.
+        # A sysctl that does not exist here is not a difference.
         wrong_sysctls = [
             f"{name} is {value}"
             for name, value in facts.read_sysctls(planned).items()

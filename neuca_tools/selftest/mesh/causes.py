@@ -41,10 +41,10 @@ _ENTITIES = {
 TEXTS = {
     SLOW_EGRESS: "what it sends is slow, what it receives is not",
     SLOW_INGRESS: "what it receives is slow, what it sends is not",
-    WRONG_NIC: "slow in both directions, as with another NIC than planned or a slow host",
+    WRONG_NIC: "slow in both directions, as with a NIC other than planned or a slow host",
     GROUP_BOUNDARY: "slow across its border, as with a degraded or overloaded uplink",
     SLOW_GROUP: "its hosts are slow among themselves",
-    ASYMMETRIC: "slow in this direction only, as with another route or link than the way back",
+    ASYMMETRIC: "slow in this direction only, as with different routes or links each way",
     MTU_HOLE: "large packets do not get through, small ones do",
     SMALL_MTU: "the MTU of the NIC is smaller than what the other paths carry",
     DUPLICATE: "another host has its address too",

@@ -65,7 +65,7 @@ ERRORS = (
     "no-network",  # the client's own routing table has no route to it
     "wrong-peer",  # it does not know the secret
     "own-address",  # the client has the address of the server too: nothing was sent
-    "wrong-interface",  # the route leaves through another device than planned
+    "wrong-interface",  # the route leaves through a device other than planned
     "reserved",  # the route leaves through a management NIC: nothing was sent
     "failed",  # the test broke off
     "late",  # it had not ended at the end of its slot
@@ -250,11 +250,11 @@ def _check_address(host: MeshHost) -> None:
         raise _plan_error(f'"{host.name}": {address} has a zone, which is not supported')
 
 
-def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
+def check_slot(slot: Sequence[Sequence[int]], host_count: int, number: int) -> None:
     """Raise SelftestError unless the pairs of a slot are pairs, of known hosts, and disjoint."""
     busy: set[int] = set()
     for pair in slot:
-        if len(pair) != 2 or not all(0 <= host < hosts for host in pair):
+        if len(pair) != 2 or not all(0 <= host < host_count for host in pair):
             raise _plan_error(
                 f"slot {number} has {list(pair)[:4]}, which is not a pair of its hosts"
             )

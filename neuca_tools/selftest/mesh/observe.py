@@ -21,7 +21,7 @@ REACH, IDENTITY, MTU, RATE = "reach", "identity", "mtu", "rate"
 LOSS, DELAY, JITTER = "loss", "delay", "jitter"
 # In this order: what an earlier one explains is not held against a path again.
 SYMPTOMS = (IDENTITY, REACH, MTU, RATE, LOSS, DELAY, JITTER)
-# The share of the reference below which a rate is bad.
+# The share of the reference below which a rate is bad; a bound of our own, as are the next.
 MIN_RATE_SHARE = 0.8
 # The quantiles of all tests that are the references.
 HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.2
@@ -30,7 +30,7 @@ HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.2
 ALLOWED_FACTOR = 3.0
 ALLOWED_EXCESS = {LOSS: 0.01, DELAY: 0.002, JITTER: 0.01}
 # The tests between two groups, or within one, from which these have a reference of their own: the
-# distance between two sites is no fault.
+# distance between two sites is not a fault.
 TESTS_FOR_OWN_REFERENCE = 4
 # The fields of a row, out and back.
 FIELDS = {

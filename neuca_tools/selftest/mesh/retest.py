@@ -39,7 +39,7 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) ->
 
 
 def cleared_hosts(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
-    """The hosts that were tested, that are no suspects, and whose results are mostly good."""
+    """The hosts that were tested, that are not suspects, and whose results are mostly good."""
     bad, every = Counter[str](), Counter[str]()
     for observation in chain(*observe_tests(plan, rows).values()):
         every.update(observation.hosts)

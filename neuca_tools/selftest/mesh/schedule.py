@@ -243,7 +243,7 @@ def _read_host(words: list[str], number: int) -> MeshHost:
         raise _line_error(number, "it is not NAME ADDRESS [LABEL=VALUE …]")
     labels = dict(word.partition("=")[::2] for word in words[2:])
     if len(labels) < len(words) - 2:
-        raise _line_error(number, "a label is there twice")
+        raise _line_error(number, "a label is given twice")
     host = MeshHost(words[0], words[1], labels)
     try:
         model.check_host(host)

@@ -176,7 +176,7 @@ def _findings_of(
 def _pairs_without_result(
     plan: MeshPlan, rows: Sequence[Row], explained: Collection[int]
 ) -> list[tuple[str, str]]:
-    """The pairs of the plan without any result: an error without a finding is none."""
+    """The pairs of the plan without any result; an error without a finding does not count."""
     broken = {number for number, row in enumerate(rows) if row.error}
     return observe.untested_pairs(plan, rows, broken.difference(explained))
 

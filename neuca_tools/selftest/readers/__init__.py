@@ -97,7 +97,7 @@ def _with_system(run: Run, document: str) -> Run:
 
 
 def _is_of_idle_server(run: Run) -> bool:
-    """Whether it is no test: a server was stopped while it waited for the next one."""
+    """Whether it is not a test: a server was stopped while it waited for the next one."""
     is_stopped = (run.error or "").startswith("interrupt - the server has terminated")
     return is_stopped and not run.flows and not run.peer
 

@@ -260,7 +260,7 @@ def _with_end(row: Row, is_first: bool) -> Row:
 def _old_udp_summary(rows: list[Row], is_cut: bool) -> set[Row]:
     """Before iperf3 3.7, a UDP run ended with one line of totals, with the receiver's losses.
 
-    Of a text that `is_cut`, a first interval alone is no total.
+    Of a text that `is_cut`, a first interval alone is not a total.
     """
     if any(map(_is_summary, rows)):
         return set()

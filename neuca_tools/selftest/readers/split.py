@@ -40,7 +40,7 @@ class _Results:
 
     def __init__(self) -> None:
         self.last: dict[str, float] = {}  # when each stream's last row ended
-        self.totals: dict[str, Row] = {}
+        self.totals: dict[tuple[str, str], Row] = {}
         self.ports: set[int] = set()
         self.streams: set[str] = set()  # that have a connection
         self.latest: dict[str, Row] = {}  # of each stream, the newest last
@@ -61,7 +61,7 @@ class _Results:
         if OMITTED not in row.rest:
             self.last[_stream_key(row)] = max(row.end, self.last.get(_stream_key(row), 0.0))
         if row.rest.endswith(TOTALS):
-            self.totals[_stream_key(row) + row.rest[-6:]] = row
+            self.totals[_total_key(row)] = row
         self.latest.pop(_stream_key(row), None)
         self.latest[_stream_key(row)] = row
         self.is_headed = False
@@ -91,7 +91,7 @@ class _Results:
         return has_totals or stream in self.streams or connection.local_port in self.ports
 
     def _is_restarted(self, row: Row) -> bool:
-        total = self.totals.get(_stream_key(row) + row.rest[-6:])
+        total = self.totals.get(_total_key(row))
         if total is not None and row.rest.endswith(TOTALS):
             return total != row and row.bytes > 0  # the same line again is a copy
         # A line with totals starts at 0 as well, but lasts as long as the run.
@@ -101,7 +101,7 @@ class _Results:
         """Whether another run begins with these totals.
 
         They have a header of their own, or the document has nothing but totals. They cover the same
-        time as those of their stream, or end at another time than those of the other streams.
+        time as those of their stream, or end at a different time than those of the other streams.
         """
         key = _stream_key(row)
         latest = self.latest.get(key, next(reversed(self.latest.values())))
@@ -129,7 +129,7 @@ class _Loop:
         return self._commands[0] if len(self._commands) == 1 else ""
 
     def add(self, line: str) -> None:
-        """Add a line that is no result."""
+        """Add a line that is not a result."""
         if _LOOP.search(line):
             self._is_open, self._commands = True, []
         if parse_command(line):
@@ -160,7 +160,7 @@ def split_runs(document: str) -> list[str]:
 def separate_ends(document: str) -> list[str]:
     """The text of the client and that of the server, if one text has both; else the text itself.
 
-    They have the two ends of one connection, as on one host, or those of a relay, to other hosts.
+    Its connections are the two ends of one, as on one host, or those of a relay to different hosts.
     The sums of their streams are left out, as nothing says whose they are.
     """
     lines = document.split("\n")
@@ -181,7 +181,7 @@ def _without_streams(lines: Iterable[str], streams: Collection[str], header: str
 
 
 def _are_of_two_runs(clients: Collection[Connection], served: Collection[Connection]) -> bool:
-    """Whether these are no connections of one iperf, which tests both directions to one host."""
+    """Whether two programs made these connections, and not one that tests both directions."""
     mirrored = {(each.remote_port, each.local_port) for each in served}
     is_answered = any((each.local_port, each.remote_port) in mirrored for each in clients)
     return is_answered or {each.remote for each in clients}.isdisjoint(
@@ -199,6 +199,11 @@ def _belongs_to(line: str, streams: Collection[str], header: str) -> bool:
 
 def _stream_key(row: Row) -> str:
     return f"{row.id} {row.role}"
+
+
+def _total_key(row: Row) -> tuple[str, str]:
+    """The stream, and which end counted the totals."""
+    return _stream_key(row), row.rest.rpartition(" ")[2]
 
 
 def join_ends(runs: Iterable[Run]) -> list[Run]:

@@ -65,7 +65,7 @@ def _value_text(value: Value, unit: str) -> str:
         return f"{text} the same"
     is_more = (value.tax > 0) is (unit in LESS_IS_BETTER)
     text += f" {amounts.percent(abs(value.tax))} {'more' if is_more else 'less'}"
-    return f"{text}, no more than they vary" if value.alike else text
+    return f"{text}, within their usual variation" if value.alike else text
 
 
 def path_record(comparison: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:

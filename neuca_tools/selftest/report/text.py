@@ -164,13 +164,13 @@ def one_way_words(way: OneWay) -> str:
 
 
 def route_words(route: Route) -> str:
-    """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    """ "3 hops, 2 paths at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
     words = [counted(len(route.hops), "hop")]
     silent = sum(not hop.addresses for hop in route.hops)
     if silent:
         words.append(f"{silent} of them silent")
     several = [hop for hop in route.hops if len(hop.addresses) > 1]
-    words += [f"{len(hop.addresses)} ways at hop {hop.number}" for hop in several]
+    words += [f"{len(hop.addresses)} paths at hop {hop.number}" for hop in several]
     for narrowing in route.narrowings:
         how = f"reported by {narrowing.reporter}" if narrowing.reporter else "no router reports it"
         words.append(f"MTU {narrowing.mtu} before hop {narrowing.number} ({how})")
@@ -246,7 +246,7 @@ def _shortened(words: str) -> str:
 
 
 def _wrapped_line(line: str, width: int) -> str:
-    """The line, wrapped; the lines that continue it are indented behind the labels."""
+    """The line, wrapped; the lines that continue it are indented past the labels."""
     if len(line) <= width:
         return line
     indent = " " * LABEL_WIDTH

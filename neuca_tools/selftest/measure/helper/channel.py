@@ -89,7 +89,7 @@ class Channel:
         if not end:
             return None
         self._buffer = rest
-        signature_size = 65 if self._key else 0
+        signature_size = 65 if self._key else 0  # 64 hexadecimal digits and a blank
         signature, text = bytes(line[:signature_size]), bytes(line[signature_size:])
         other = SERVER if self._role == CLIENT else CLIENT
         if not hmac.compare_digest(signature, self._signature_of(other, self._received, text)):

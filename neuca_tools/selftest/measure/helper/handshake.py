@@ -100,7 +100,7 @@ class ServerHandshake:
         except OSError as error:
             raise ChannelError(f"answer it: {error.strerror}") from error
         if sent < len(line):
-            raise ChannelError("answer it: it accepts nothing")
+            raise ChannelError("answer it: it accepts no data")
 
 
 def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
@@ -124,7 +124,7 @@ def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -
     role = BUSY if welcome and welcome[1] else SERVER
     expected = session_proof(secret, role, *nonces)
     if welcome is None or not hmac.compare_digest(welcome[2], expected):
-        raise ImpostorError("the host at the peer's address has another secret")
+        raise ImpostorError("the host at the peer's address has a different secret")
     if role == BUSY:
         raise BusyError("the peer: it is busy with another test")
     return _signed_channel(connection, CLIENT, secret, nonces)

@@ -242,7 +242,7 @@ class Messages:
             try:
                 line = os.read(self._descriptor, 8192)
             except BrokenPipeError:
-                # The kernel overwrote the next ones; the read after this continues behind them.
+                # The kernel overwrote the next ones; the read after this continues after them.
                 continue
             except OSError:
                 break

@@ -142,7 +142,7 @@ def container_namespace(name: str) -> Path:
         process = result.out.strip().decode("ascii", "replace")
         if result.code == 0 and process.isdecimal() and process != "0":
             return Path("/proc") / process / "ns" / "net"
-        reason = result.error.decode("utf-8", "replace").strip()[:200] or "it does not run"
+        reason = result.error.decode("utf-8", "replace").strip()[:200] or "it is not running"
         if result.was_killed:
             reason = f"no response in {INSPECT_SECONDS:g} s"
         reasons.append(f"{engine}: {reason}")

@@ -190,7 +190,7 @@ class ThroughputSteps:
     def _climb_ladder(self, rungs: list[Rung], top: float, searching: bool) -> Iterator[Result]:
         """Fill in the rungs: run the tests up to the rate `top`, in bit/s.
 
-        `searching`: a loss is no failure, because the path is not known to have this rate. After
+        `searching`: a loss is not a failure, because the path is not known to have this rate. After
         the first loss that applies in any case.
         """
         seconds = min(plans.STEP_SECONDS, self._options.seconds)

@@ -85,7 +85,7 @@ class Engine:
     def send(self, message: dict[str, Any], handle: Callable[[Sequence[Any]], None]) -> None:
         """Send a message to all hosts; `handle` the outputs that can be read meanwhile.
 
-        An engine that cannot write its messages reads none. One that has ended is no error here:
+        An engine that cannot write its messages reads none. That one has ended is not an error:
         its outputs, which end too, have the reason.
         """
         content = line_of(message)
@@ -206,7 +206,7 @@ class Coordinator:
         missing = sorted(hosts.names - present - hosts.reason_by_name.keys())
         for name in missing:
             hosts.reason_by_name[name] = hosts.last_error_by_name.get(
-                name, f"no answer within {patience:g} s"
+                name, f"no response within {patience:g} s"
             )
         if missing:
             shown = ", ".join(missing[:10])
@@ -259,7 +259,7 @@ class Coordinator:
             self._await_rows(number, clients, time.monotonic() + self.plan.guard + longest)
             rows = (self._rows.get((number, client)) for client in clients)
             good = sum(row is not None and row.error is None for row in rows)
-            self._log(f"slot {place + 1} of {len(slots)}: {good} of {len(clients)} tests worked")
+            self._log(f"slot {place + 1} of {len(slots)}: {good} of {len(clients)} tests succeeded")
 
     def _await_rows(self, number: int, clients: set[str], deadline: float) -> None:
         hosts = self._hosts
@@ -345,4 +345,4 @@ class Coordinator:
     def _refuse(self, name: str, reason: str) -> None:
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
-        self._log(f"{name}: {reason}, it has no tests")
+        self._log(f"{name}: {reason}, so it is not tested")

@@ -221,7 +221,7 @@ def continues(later: MeshPlan, plan: MeshPlan) -> bool:
 
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
-    """The JSON objects in a file; lines that are none are passed over."""
+    """The JSON objects in a file; other lines are passed over."""
     left = MAX_BYTES
     while left > 0 and (line := stream.readline(LONGEST_LINE)):
         left -= len(line)
