@@ -137,16 +137,19 @@ def _grant_wishes(
     fallback: Mapping[LinkKey, str],
     fixed: Container[str],
     requests: Requests,
+    managing: Container[str] = (),
 ) -> dict[LinkKey, str]:
     """Grant wishes until nothing changes; a NIC that is refused its wish gets its fallback.
 
     Another NIC may have wished for that name, so this repeats at most once for each NIC. No NIC
-    gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC.
+    gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC;
+    if it is recorded for several, that of a management NIC (`managing`: MACs) does.
     """
     names = dict(wishes)
 
     def rank(key: LinkKey) -> tuple[object, ...]:
-        return names[key] != fallback[key], _is_asked(key, requests), key
+        is_other = key.mac not in managing
+        return names[key] != fallback[key], _is_asked(key, requests), is_other, key
 
     while True:
         owners: dict[str, LinkKey] = {}
@@ -209,8 +212,25 @@ def _boot_wishes(
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = _wished_names(keys, requests, record, roles)
+    for absent, successor in _successors(roles, record):
+        if absent in wishes:
+            wishes[successor] = wishes.pop(absent)
     fallback = {key: record.nics.get(key.mac, UNRECORDED).name for key in wishes}
-    return _grant_wishes(wishes, fallback, fixed, requests)
+    return _grant_wishes(wishes, fallback, fixed, requests, record.macs_of("management"))
+
+
+def _successors(roles: Roles, record: Record) -> Iterator[tuple[LinkKey, LinkKey]]:
+    """Each absent management NIC, with the NIC that has taken its place and gets its name.
+
+    That is a new NIC with this name, if no management NIC is present, or a NIC for which the name
+    is recorded: network managers may know the link by its name only.
+    """
+    absent = reserved_names(roles, record)
+    is_lost = not record.macs_of("management") & {*roles.nics, *roles.twins}
+    for mac, device in roles.nics.items():
+        name = record.nics.get(mac, UNRECORDED).name or (device.name if is_lost else "")
+        if roles.role(mac) in ("management", "unlisted"):
+            yield from ((key, LinkKey(mac)) for key, lost in absent.items() if lost == name)
 
 
 def own_names(roles: Roles, requests: Requests, record: Record) -> dict[LinkKey, str]:

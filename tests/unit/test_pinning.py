@@ -123,6 +123,31 @@ def test_the_master_of_a_failover_trio_gets_the_name_and_no_other_name_is_blocke
     assert len(set(names.values())) == 4
 
 
+def manages(names):
+    """A record of the management NIC 5 with the name eth0, and of others."""
+    return Record(nics={**remembers({5: "eth0"}, role="management").nics, **remembers(names).nics})
+
+
+@pytest.mark.parametrize("number", [4, 9])
+def test_a_nic_in_the_place_of_the_management_nic_keeps_its_name(number):
+    others = {2: "eth1"}
+    wanted = {number: "eth0", 2: "eth1"}
+    assert boot(world(nic(number, "eth0"), nic(2, "eth1")), manages(others)) == wanted
+    assert boot(world(nic(number, "eth1"), nic(2, "eth0")), manages(wanted)) == wanted
+
+
+@pytest.mark.parametrize("number", [4, 9])
+def test_a_management_nic_that_is_back_has_its_name_again(number):
+    seen = world(nic(5, "eth1"), nic(number, "eth0"))
+    assert boot(seen, manages({number: "eth0"}))[5] == "eth0"
+    assert boot(seen, manages({}))[5] == "eth0"
+
+
+def test_no_nic_of_a_document_takes_the_place_of_the_management_nic():
+    asks = f"[interface {mac(4)}]\n"
+    assert boot(world(nic(4, "eth0")), manages({}), asks)[4] != "eth0"
+
+
 def test_an_ignored_twin_is_never_renamed():
     seen = world(nic(1, "eth1"), twin(7, 1, "eth2"), nic(2, "eth0"))
     assert boot(seen, remembers({2: "eth1", 3: "eth2"}), ignored=[1]) == {2: "eth0"}
