@@ -175,9 +175,10 @@ def boot_names(
     free = _free_to_rename(roles, in_use)
     fixed = names_in_use(world, free)
     granted = _boot_wishes(fixed, roles, requests, record)
+    owners = _owners(roles, record)
     names = {
         device.index: granted[LinkKey(mac)]
-        for mac, device in roles.nics.items()
+        for mac, device in owners.items()
         if device.index in free and LinkKey(mac) in granted
     }
     taken = {*fixed, *granted.values()}
@@ -187,13 +188,28 @@ def boot_names(
             continue
         name = device.name
         mac = identity(device)
-        # A name may belong to a MAC that several devices have, so that none of them is the NIC.
-        is_twins_own = mac not in roles.nics and granted.get(LinkKey(mac)) == name
+        # A name may belong to a MAC that several devices have, and none of them is certain.
+        is_twins_own = mac not in owners and granted.get(LinkKey(mac)) == name
         if name in taken and not is_twins_own:
             name = free_name(name, taken | in_force)
         names[device.index] = name
         taken.add(name)
     return names
+
+
+def _owners(roles: Roles, record: Record) -> dict[str, Device]:
+    """The device that the name of each MAC is for, unless that is uncertain.
+
+    It may be in a bond or bridge of the initramfs. Of several devices with the MAC of a management
+    NIC, it is the first in the order of the bus: a virtual function may not have its master yet.
+    """
+    managing = record.macs_of("management")
+    shared = {
+        mac: min(devices, key=lambda device: (device.slot, device.index))
+        for mac, devices in roles.twins.items()
+        if len(devices) == 1 or mac in managing
+    }
+    return {**shared, **roles.nics}
 
 
 def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:

@@ -123,6 +123,22 @@ def test_the_master_of_a_failover_trio_gets_the_name_and_no_other_name_is_blocke
     assert len(set(names.values())) == 4
 
 
+@pytest.mark.parametrize("kind", ["bond", "bridge"])
+def test_a_nic_in_a_bond_or_bridge_of_the_initramfs_gets_its_name(kind):
+    above = nic(9, "top", mac=mac(1), permanent_mac="", hardware=False, kind=kind)
+    ports = [nic(1, "eth1", master=9), nic(2, "eth0", mac=mac(1), master=9)]
+    assert boot(world(above, *ports, nic(3, "eth2")), remembers(THREE)) == THREE
+
+
+@pytest.mark.parametrize("names", [("eth1", "eth5"), ("eth1", "eth0"), ("eth0", "eth1")])
+def test_the_name_of_the_management_nic_is_not_for_its_virtual_function(names):
+    function = twin(7, 1, names[1], slot=(0, 0, 3, 0))
+    seen = world(nic(1, names[0]), function, nic(2, "eth9"))
+    record = remembers({1: "eth0"}, role="management")
+    assert boot(seen, record)[1] == "eth0"
+    assert boot(seen, record)[7] != "eth0"
+
+
 def manages(names):
     """A record of the management NIC 5 with the name eth0, and of others."""
     return Record(nics={**remembers({5: "eth0"}, role="management").nics, **remembers(names).nics})
