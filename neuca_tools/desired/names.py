@@ -172,7 +172,7 @@ def boot_names(
     their names, which no NIC is given. An unknown NIC, or a NIC that shares its MAC, gets a free
     name if its own belongs to another NIC, even to an absent one.
     """
-    free = _free_to_rename(roles, in_use)
+    free = _free_to_rename(world, roles, in_use)
     fixed = names_in_use(world, free)
     granted = _boot_wishes(fixed, roles, requests, record)
     owners = _owners(roles, record)
@@ -212,12 +212,14 @@ def _owners(roles: Roles, record: Record) -> dict[str, Device]:
     return {**shared, **roles.nics}
 
 
-def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
-    """The NICs that may get another name at boot, by index."""
+def _free_to_rename(world: World, roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
+    """The NICs that may get another name at boot, by index, and hardware without a MAC."""
     twins = (device for devices in roles.twins.values() for device in devices)
+    hardware = (device for device in world.devices.values() if device.hardware)
+    without_mac = (device for device in hardware if not identity(device).strip("0:"))
     return {
         device.index: device
-        for device in (*roles.nics.values(), *twins)
+        for device in (*roles.nics.values(), *twins, *without_mac)
         if roles.role(identity(device)) != "ignored" and device.index not in in_use
     }
 

@@ -164,6 +164,12 @@ def test_no_nic_of_a_document_takes_the_place_of_the_management_nic():
     assert boot(world(nic(4, "eth0")), manages({}), asks)[4] != "eth0"
 
 
+def test_hardware_without_a_mac_makes_room():
+    """A virtual function may get its MAC later."""
+    nobody = nic(9, "eth0", mac="00:00:00:00:00:00", permanent_mac="")
+    assert boot(world(nobody, nic(1, "eth1")), remembers({1: "eth0"})) == {1: "eth0", 9: "eth2"}
+
+
 def test_an_ignored_twin_is_never_renamed():
     seen = world(nic(1, "eth1"), twin(7, 1, "eth2"), nic(2, "eth0"))
     assert boot(seen, remembers({2: "eth1", 3: "eth2"}), ignored=[1]) == {2: "eth0"}
