@@ -137,16 +137,19 @@ def _grant_wishes(
     fallback: Mapping[LinkKey, str],
     fixed: Container[str],
     requests: Requests,
+    managing: Container[str] = (),
 ) -> dict[LinkKey, str]:
     """Grant wishes until nothing changes; a NIC that is refused its wish gets its fallback.
 
     Another NIC may have wished for that name, so this repeats at most once for each NIC. No NIC
-    gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC.
+    gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC;
+    if it is recorded for several, that of a management NIC (`managing`: MACs) does.
     """
     names = dict(wishes)
 
     def rank(key: LinkKey) -> tuple[object, ...]:
-        return names[key] != fallback[key], _is_asked(key, requests), key
+        is_other = key.mac not in managing
+        return names[key] != fallback[key], _is_asked(key, requests), is_other, key
 
     while True:
         owners: dict[str, LinkKey] = {}
@@ -169,12 +172,13 @@ def boot_names(
     their names, which no NIC is given. An unknown NIC, or a NIC that shares its MAC, gets a free
     name if its own belongs to another NIC, even to an absent one.
     """
-    free = _free_to_rename(roles, in_use)
+    free = _free_to_rename(world, roles, in_use)
     fixed = names_in_use(world, free)
     granted = _boot_wishes(fixed, roles, requests, record)
+    owners = _owners(roles, record)
     names = {
         device.index: granted[LinkKey(mac)]
-        for mac, device in roles.nics.items()
+        for mac, device in owners.items()
         if device.index in free and LinkKey(mac) in granted
     }
     taken = {*fixed, *granted.values()}
@@ -184,8 +188,8 @@ def boot_names(
             continue
         name = device.name
         mac = identity(device)
-        # A name may belong to a MAC that several devices have, so that none of them is the NIC.
-        is_twins_own = mac not in roles.nics and granted.get(LinkKey(mac)) == name
+        # A name may belong to a MAC that several devices have, and none of them is certain.
+        is_twins_own = mac not in owners and granted.get(LinkKey(mac)) == name
         if name in taken and not is_twins_own:
             name = free_name(name, taken | in_force)
         names[device.index] = name
@@ -193,12 +197,29 @@ def boot_names(
     return names
 
 
-def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
-    """The NICs that may get another name at boot, by index."""
+def _owners(roles: Roles, record: Record) -> dict[str, Device]:
+    """The device that the name of each MAC is for, unless that is uncertain.
+
+    It may be in a bond or bridge of the initramfs. Of several devices with the MAC of a management
+    NIC, it is the first in the order of the bus: a virtual function may not have its master yet.
+    """
+    managing = record.macs_of("management")
+    shared = {
+        mac: min(devices, key=lambda device: (device.slot, device.index))
+        for mac, devices in roles.twins.items()
+        if len(devices) == 1 or mac in managing
+    }
+    return {**shared, **roles.nics}
+
+
+def _free_to_rename(world: World, roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
+    """The NICs that may get another name at boot, by index, and hardware without a MAC."""
     twins = (device for devices in roles.twins.values() for device in devices)
+    hardware = (device for device in world.devices.values() if device.hardware)
+    without_mac = (device for device in hardware if not identity(device).strip("0:"))
     return {
         device.index: device
-        for device in (*roles.nics.values(), *twins)
+        for device in (*roles.nics.values(), *twins, *without_mac)
         if roles.role(identity(device)) != "ignored" and device.index not in in_use
     }
 
@@ -209,8 +230,25 @@ def _boot_wishes(
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = _wished_names(keys, requests, record, roles)
+    for absent, successor in _successors(roles, record):
+        if absent in wishes:
+            wishes[successor] = wishes.pop(absent)
     fallback = {key: record.nics.get(key.mac, UNRECORDED).name for key in wishes}
-    return _grant_wishes(wishes, fallback, fixed, requests)
+    return _grant_wishes(wishes, fallback, fixed, requests, record.macs_of("management"))
+
+
+def _successors(roles: Roles, record: Record) -> Iterator[tuple[LinkKey, LinkKey]]:
+    """Each absent management NIC, with the NIC that has taken its place and gets its name.
+
+    That is a new NIC with this name, if no management NIC is present, or a NIC for which the name
+    is recorded: network managers may know the link by its name only.
+    """
+    absent = reserved_names(roles, record)
+    is_lost = not record.macs_of("management") & {*roles.nics, *roles.twins}
+    for mac, device in roles.nics.items():
+        name = record.nics.get(mac, UNRECORDED).name or (device.name if is_lost else "")
+        if roles.role(mac) in ("management", "unlisted"):
+            yield from ((key, LinkKey(mac)) for key, lost in absent.items() if lost == name)
 
 
 def own_names(roles: Roles, requests: Requests, record: Record) -> dict[LinkKey, str]:

@@ -73,7 +73,7 @@ class OpenStack(Service):
             return Answer(self.name, None, session)
         url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
         # Another service may answer every path alike.
-        if not metadata.lstrip().startswith(b"{"):
+        if not metadata.lstrip(b"\xef\xbb\xbf\t\n\r ").startswith(b"{"):  # a BOM, blanks
             raise SourceError(f"GET {url}: the response is not a JSON object")
         if b'"uuid"' not in metadata:
             raise IncompleteError(f"GET {url}: the response has no uuid")

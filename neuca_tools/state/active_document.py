@@ -210,10 +210,11 @@ def _has_links(intake: Intake) -> bool:
 
 
 def _intake_of(answer: Answer, directory: Where) -> Intake:
-    """The answer as the active document with its service; an empty one (an error page) has none."""
-    speaks = bool(answer.instance) or not answer.is_empty
+    """The answer as the active document with its service; an empty one or a web page has none."""
+    intake = _document_of(answer, directory)
+    speaks = bool(answer.instance or intake.instance) or not (answer.is_empty or intake.refused)
     origin = answer.origin if speaks else None
-    return _document_of(answer, directory)._replace(origin=origin, digest=answer.digest)
+    return intake._replace(origin=origin, digest=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from lab import MANAGEMENT_MAC, mac
+from lab import GATEWAY, MANAGEMENT_MAC, mac
 
 
 def named(**wishes):
@@ -188,6 +188,23 @@ def test_before_the_network_every_nic_gets_its_name_back_the_management_nic_too(
     ]
     assert (lab.addresses("dp1"), lab.addresses("dp2")) == ({"172.16.1.1/24"}, {"172.16.2.1/24"})
     assert (pin(lab).code, pin(lab).err) == (0, "")
+
+
+def test_a_nic_in_the_place_of_the_management_nic_keeps_its_name_and_is_reached(lab):
+    """Also in later boots, in whatever order: ifupdown knows the link by its name only."""
+    lab.management()
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n").code == 0
+    lab.ip("link delete mgmt0")
+    lab.veth("mgmt0", 7, up=True, foreign=True)
+    assert pin(lab).code == 0
+    lab.ip("address add 192.0.2.10/24 dev mgmt0")
+    lab.ip(f"route add default via {GATEWAY} dev mgmt0")
+    assert lab.once().code == 0
+    assert (name_of(lab, mac(7)), lab.role(mac(7))) == ("mgmt0", "management")
+    shuffle(lab, mgmt0="dp1", dp1="mgmt0")
+    assert pin(lab).code == 0
+    assert (name_of(lab, mac(7)), name_of(lab, mac(1))) == ("mgmt0", "dp1")
 
 
 def test_pinning_never_renames_an_ignored_nic_and_only_its_names_owner_suffers(

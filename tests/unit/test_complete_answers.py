@@ -93,6 +93,15 @@ def test_the_root_of_the_tree_tells_whether_an_item_may_be_absent(item, name, ab
 ERROR_PAGE = b"<html><title>Service Unavailable</title></html>"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_in_place_of_everything_is_not_recorded_as_the_service(kind, tmp_path):
+    """Once a service is recorded, no config drive is read any more."""
+    with Server(lambda _: http(200, ERROR_PAGE)) as server:
+        spec = parse_source(f"{kind}={server.url}")
+        intake = fetch_document([spec], LONG, Session(), tmp_path, Surroundings(tmp_path))
+    assert (intake.document, intake.origin) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("path", "problem"),
     [

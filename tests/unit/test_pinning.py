@@ -123,6 +123,53 @@ def test_the_master_of_a_failover_trio_gets_the_name_and_no_other_name_is_blocke
     assert len(set(names.values())) == 4
 
 
+@pytest.mark.parametrize("kind", ["bond", "bridge"])
+def test_a_nic_in_a_bond_or_bridge_of_the_initramfs_gets_its_name(kind):
+    above = nic(9, "top", mac=mac(1), permanent_mac="", hardware=False, kind=kind)
+    ports = [nic(1, "eth1", master=9), nic(2, "eth0", mac=mac(1), master=9)]
+    assert boot(world(above, *ports, nic(3, "eth2")), remembers(THREE)) == THREE
+
+
+@pytest.mark.parametrize("names", [("eth1", "eth5"), ("eth1", "eth0"), ("eth0", "eth1")])
+def test_the_name_of_the_management_nic_is_not_for_its_virtual_function(names):
+    function = twin(7, 1, names[1], slot=(0, 0, 3, 0))
+    seen = world(nic(1, names[0]), function, nic(2, "eth9"))
+    record = remembers({1: "eth0"}, role="management")
+    assert boot(seen, record)[1] == "eth0"
+    assert boot(seen, record)[7] != "eth0"
+
+
+def manages(names):
+    """A record of the management NIC 5 with the name eth0, and of others."""
+    return Record(nics={**remembers({5: "eth0"}, role="management").nics, **remembers(names).nics})
+
+
+@pytest.mark.parametrize("number", [4, 9])
+def test_a_nic_in_the_place_of_the_management_nic_keeps_its_name(number):
+    others = {2: "eth1"}
+    wanted = {number: "eth0", 2: "eth1"}
+    assert boot(world(nic(number, "eth0"), nic(2, "eth1")), manages(others)) == wanted
+    assert boot(world(nic(number, "eth1"), nic(2, "eth0")), manages(wanted)) == wanted
+
+
+@pytest.mark.parametrize("number", [4, 9])
+def test_a_management_nic_that_is_back_has_its_name_again(number):
+    seen = world(nic(5, "eth1"), nic(number, "eth0"))
+    assert boot(seen, manages({number: "eth0"}))[5] == "eth0"
+    assert boot(seen, manages({}))[5] == "eth0"
+
+
+def test_no_nic_of_a_document_takes_the_place_of_the_management_nic():
+    asks = f"[interface {mac(4)}]\n"
+    assert boot(world(nic(4, "eth0")), manages({}), asks)[4] != "eth0"
+
+
+def test_hardware_without_a_mac_makes_room():
+    """A virtual function may get its MAC later."""
+    nobody = nic(9, "eth0", mac="00:00:00:00:00:00", permanent_mac="")
+    assert boot(world(nobody, nic(1, "eth1")), remembers({1: "eth0"})) == {1: "eth0", 9: "eth2"}
+
+
 def test_an_ignored_twin_is_never_renamed():
     seen = world(nic(1, "eth1"), twin(7, 1, "eth2"), nic(2, "eth0"))
     assert boot(seen, remembers({2: "eth1", 3: "eth2"}), ignored=[1]) == {2: "eth0"}

@@ -55,6 +55,15 @@ def test_openstack_answers_with_all_three_documents():
         ]
 
 
+def test_openstack_may_begin_a_document_with_a_byte_order_mark():
+    paths = {f"/{path}": b"\xef\xbb\xbf" + data for path, data in DRIVE.items()}
+    with serving(paths) as server:
+        parts = ask(f"openstack={server.url}").parts
+    assert combined.reduce_documents(parts) == combined.reduce_documents(
+        {"meta_data.json": META, "network_data.json": NETWORK}
+    )
+
+
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_service_that_is_no_openstack_has_nothing(status):
     with serving({}, other=status) as server:
