@@ -560,6 +560,16 @@ def test_the_network_and_gateway_of_router_advertisements():
     assert {rule.source for rule in found.desired.rules} == {"fd00:9::1/128"}
 
 
+def test_the_router_that_the_client_has_chosen_goes_before_others_among_the_neighbours():
+    """Any host becomes one by an advertisement, even without a lifetime."""
+    routes = offered("fd00:9::/64", None, "", RA), offered("::/0", "fe80::1", "", RA)
+    look = seen(*routes, lease="fd00:9::1/64", routers={2: (ip_address("fe80::bad"),)})
+    document = changed(netplan(), automatic=Automatic(accept_ra=True))
+    found = resolve_state(document, Settings(), look, Record())
+    gateways = {str(hop.via) for hop in found.desired.hops if hop.to.prefixlen == 0}
+    assert gateways == {"fe80::1"}
+
+
 def test_a_nic_that_a_neuca_document_names_gets_no_client():
     text = f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n"
     document = parse(text)._replace(platform=netplan(dhcp4=True).platform)
