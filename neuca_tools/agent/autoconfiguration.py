@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -18,7 +18,7 @@ from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import as_apply_error
-from neuca_tools.model import Route
+from neuca_tools.model import Host, Route
 from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
@@ -89,6 +89,10 @@ class State:
             for network, lifetime in addresses.items()
             if lifetime.until >= now + 1
         }
+
+    def forget_routers(self, own: Collection[Host]) -> None:
+        """Forget those with an address of this host, which the kernel takes for no gateway."""
+        self._routers = {host: router for host, router in self._routers.items() if host not in own}
 
     def next_end(self) -> float:
         """When the next router, network or address ends; infinity for never."""
@@ -176,7 +180,9 @@ def _follow_routers(listener: Listener, state: State, change: Callable[[], None]
 def _set_on_link(state: State, path: Path, request: Mapping[str, Any]) -> None:
     """Set what was advertised, unless the request is withdrawn. Raises ApplyError, ObserveError."""
     with Netlink() as netlink:
-        device = netlink.look(()).devices.get(int(request["index"]))
+        world = netlink.look(())
+    device = world.devices.get(int(request["index"]))
     if device is not None and path.exists():
+        state.forget_routers([address.ip for address in world.addresses.get(device.index, ())])
         settings = state.link_settings(device.mac, request, time.monotonic())
         dhcplease.accept_lease(settings, request, path.with_suffix(dhcplease.LEASE))

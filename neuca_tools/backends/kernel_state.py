@@ -107,16 +107,19 @@ def present_macs() -> frozenset[str]:
 
 
 def _leased_without_end(world: World) -> Iterator[tuple[int, Address]]:
-    """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
+    """The IPv4 addresses of dhclient and udhcpc, and link-local ones, by the indexes of devices.
+
+    A client gives itself a link-local one, and with dhcpcd a default route, if no server responds
+    (RFC 3927): a host on the link only has to be silent.
+    """
     recorded, names = _dhclient_leases(), _udhcpc_interfaces()
-    clients = names | {name for name, _ in recorded}
-    for device in (device for device in world.devices.values() if device.name in clients):
-        for address in world.addresses.get(device.index, ()):
-            pair = (device.index, address)
-            is_foreign_ipv4 = address.version == 4 and pair not in world.marked_addresses
-            is_of_udhcpc = device.name in names and is_foreign_ipv4
-            if is_of_udhcpc or (device.name, str(address.ip)) in recorded:
-                yield pair
+    pairs = ((index, address) for index, own in world.addresses.items() for address in own)
+    for index, address in pairs:
+        name = world.devices[index].name if index in world.devices else ""
+        is_foreign_ipv4 = address.version == 4 and (index, address) not in world.marked_addresses
+        is_of_client = is_foreign_ipv4 and (name in names or address.is_link_local)
+        if is_of_client or (name, str(address.ip)) in recorded:
+            yield index, address
 
 
 def _udhcpc_interfaces() -> frozenset[str]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from ipaddress import ip_interface
+from ipaddress import ip_interface, ip_network
 from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.coverage import count_public
+from neuca_tools.desired.coverage import count_public, is_inside
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.routes import local_hosts, scoped_host
 from neuca_tools.desired.safety import RequestLimits
@@ -35,11 +35,12 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits, is_link_scoped
 from neuca_tools.model.topology import PLATFORM_HOSTS, foreign_routes, routes_through
 
 SETTING = "dhcp"  # in the notes of a link
 SLAAC_LENGTH = 64  # a whole network of IPv6 (RFC 4291, 2.5.4), which may be that of a lab
+PRIVATE_IPV6 = ip_network("fc00::/7")  # RFC 4193
 MAX_ROUTES = 64  # for each link: a server or router must not fill the routing table
 
 
@@ -163,7 +164,7 @@ class LearnedConfiguration:
         if (route.to, MAIN_TABLE, route.metric, 0) in self.taken_identities:
             return "there is another route with the same prefix and metric"
         reason = self.limits.route_reason(route.to)
-        if reason is None and count_public([route.to], route.to.version):
+        if reason is None and _is_public(route.to):
             reason = "only a document can route public addresses"
         reason = reason or _service_reason(route.to)
         if reason or route.via is None:
@@ -175,7 +176,7 @@ class LearnedConfiguration:
     ) -> Optional[str]:
         if scoped_host(index, gateway) in self.local_hosts:
             return f"its next hop {gateway} is this host itself"
-        if gateway.is_link_local or any(gateway in network for network in connected):
+        if is_link_scoped(gateway) or any(gateway in network for network in connected):
             return None
         return f"its next hop {gateway} is in no network on this link"
 
@@ -205,12 +206,23 @@ class LearnedConfiguration:
                 self.problems.append(Problem("contested", text, key))
 
 
+def _is_public(to: Network) -> bool:
+    """Whether it has other than private addresses.
+
+    Of IPv6, the rest of the special ones counts, too: behind NAT64 (RFC 6052) is all of IPv4.
+    """
+    is_other_ipv6 = to.version == 6 and not is_inside(to, PRIVATE_IPV6)
+    return is_other_ipv6 or count_public([to], to.version) > 0
+
+
 def _service_reason(to: Network) -> Optional[str]:
     """Why no server or router may route a network in which clouds have DNS and NTP servers."""
     if to.is_link_local:
         return "link-local addresses are not routed"
     if to.is_loopback:
         return "loopback addresses are not routed"
+    if to.version == 4 and to.broadcast_address.is_reserved:
+        return "multicast and reserved addresses are not routed"
     service = next((host for host in PLATFORM_HOSTS if host in to), None)
     is_taken = service is not None and to.prefixlen > SLAAC_LENGTH
     return f"clouds have a service at {service}" if is_taken else None

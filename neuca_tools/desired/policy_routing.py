@@ -70,7 +70,7 @@ def gateways_of_links(
         implied = request.routing.implied or key in learned
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
             known = {6: routers[key]} if key in routers else {}
-            gateways_by_link[key] = {**learned.get(key, {}), **known}
+            gateways_by_link[key] = {**known, **learned.get(key, {})}
             gateways_by_link[key].update(
                 (gateway.version, gateway) for gateway in request.routing.gateways
             )

@@ -146,4 +146,14 @@ HANDLED = {
         (("ra", 50), ("kernel", 101), ("dhcp", 1024)),
     )
 }
-SIGNS = {**ADVERTISEMENTS, **LEASES, **HANDLED}
+# dhcpcd does without a server (RFC 3927), and gives its routes no protocol of their own.
+UNANSWERED = {
+    f"a link-local address and {to} of a client without an answer, metric {metric}": Left(
+        (
+            f"address add 169.254.66.2/16 dev {NIC}",
+            f"route add {to} dev {NIC} src 169.254.66.2 metric {metric}",
+        )
+    )
+    for to, metric in (("default", 50), ("default", 1001002), ("169.254.0.0/16", 50))
+}
+SIGNS = {**ADVERTISEMENTS, **LEASES, **HANDLED, **UNANSWERED}

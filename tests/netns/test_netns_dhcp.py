@@ -79,7 +79,7 @@ evil = ("02:00:00:00:66:66", "fe80::bad")
 wide = ("2001:db8:ffff::/64", "fd00:ec2::/64", "2606:4700::/32", "2000::/12", "fe80::/64", "ff02::/64")
 narrow = ("{GATEWAY6}/128", "fd00:ec2::254/128")
 options = [prefix_information(one) for one in wide + narrow]
-options += [prefix_information(one, 0x80) for one in ("::/0", "::/1", "8000::/1")]
+options += [prefix_information(one, 0x80) for one in ("::/0", "::/1", "8000::/1", "8000::/2", "64:ff9b::/96")]
 options += [route_information(one) for one in ("::/0", "::/1", "8000::/1", "2000::/3", "fd00:ec2::254/128")]
 options += [rdnss("fd00:9::bad"), mtu(1280)]
 far = bytearray(router_advertisement(*evil, prefix_information("fd00:6::/64")))
@@ -88,7 +88,7 @@ made.send(far)
 made.send(router_advertisement(*evil, *options)[:-5])
 made.send(router_advertisement(*evil, *options))
 """
-REACHED_BY_MANAGEMENT = (GATEWAY6, "fd00:ec2::254", "2606:4700::1111", "2001:db8:ffff::77", "2600::1", "9000::1")  # fmt: skip
+REACHED_BY_MANAGEMENT = (GATEWAY6, "fd00:ec2::254", "2606:4700::1111", "2001:db8:ffff::77", "2600::1", "9000::1", "64:ff9b::808:808")  # fmt: skip
 
 
 def advertise_hostile(lab):

@@ -227,6 +227,35 @@ def test_a_hostile_dhcpv6_server_takes_over_no_address(plain, taken, reason):
     assert plain.look(f"route get {GATEWAY6}")[0]["dev"] == "mgmt0"
 
 
+IMPOSTOR = """import socket
+from frames import *
+made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+made.bind(("dp1", 0))
+option = prefix_information("fd00:98::/64")
+made.send(router_advertisement("02:00:00:00:66:66", "fe80::ff:fe00:101", option, lifetime=65535))
+made.send(router_advertisement("02:00:00:00:66:66", "fe80::bad", lifetime=0))
+"""
+
+
+def test_a_router_with_the_address_of_the_guest_hides_no_other(plain):
+    """Its preference is high. The second one is no router, but the kernel notes that it is one."""
+    plain.once(DOCUMENT + "accept-ra = yes\n")
+    words = [f"PYTHONPATH={ROOT}/tests/attack", sys.executable, "-c", IMPOSTOR]
+
+    def is_heard():
+        plain.run("env", *words, where=plain.outside)
+        return "fd00:98::ff:fe00:101/64" in learned(plain)
+
+    plain.wait("the impostor", is_heard)
+    serve(plain, *SLAAC, "ra-param=dp1,10,1800")
+    plain.wait("the router", lambda: {"default", "fd00:9::/64"} <= inbox(plain))
+    plain.once()
+    ways = plain.look("-6 route show table all default dev dp1")
+    assert len(ways) == 2
+    assert "fe80::bad" not in {way["gateway"] for way in ways}
+    assert len({way["gateway"] for way in ways}) == 1
+
+
 FLOOD = """import socket, time
 from frames import *
 made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)

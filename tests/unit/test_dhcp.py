@@ -411,8 +411,13 @@ def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all(
         ("64.0.0.0/2", "10.9.0.1", "only a document can route public addresses"),
         ("8.8.8.0/24", None, "only a document can route public addresses"),
         ("64.0.0.0/2", None, "only a document can route public addresses"),
+        ("64:ff9b::/96", None, "only a document can route public addresses"),
+        ("8000::/2", None, "only a document can route public addresses"),
+        ("224.0.0.0/3", "10.9.0.1", "multicast and reserved addresses are not routed"),
+        ("255.255.255.255/32", None, "multicast and reserved addresses are not routed"),
         ("10.200.0.0/16", "10.9.0.51", "its next hop 10.9.0.51 is this host itself"),
         ("10.200.0.0/16", "10.77.0.1", "its next hop 10.77.0.1 is in no network on this link"),
+        ("10.200.0.0/16", "169.254.9.1", "its next hop 169.254.9.1 is in no network on this link"),
     ],
 )
 def test_no_server_on_the_dataplane_can_route_what_a_document_could_not(to, via, reason):
@@ -553,6 +558,16 @@ def test_the_network_and_gateway_of_router_advertisements():
     found = resolve_state(document, Settings(), look, Record())
     assert main_routes(found) == {("fd00:9::/64", None)}
     assert {rule.source for rule in found.desired.rules} == {"fd00:9::1/128"}
+
+
+def test_the_router_that_the_client_has_chosen_goes_before_others_among_the_neighbours():
+    """Any host becomes one by an advertisement, even without a lifetime."""
+    routes = offered("fd00:9::/64", None, "", RA), offered("::/0", "fe80::1", "", RA)
+    look = seen(*routes, lease="fd00:9::1/64", routers={2: (ip_address("fe80::bad"),)})
+    document = changed(netplan(), automatic=Automatic(accept_ra=True))
+    found = resolve_state(document, Settings(), look, Record())
+    gateways = {str(hop.via) for hop in found.desired.hops if hop.to.prefixlen == 0}
+    assert gateways == {"fe80::1"}
 
 
 def test_a_nic_that_a_neuca_document_names_gets_no_client():
