@@ -333,7 +333,7 @@ def _forget_gone(job: Job) -> None:
         from neuca_tools.state import changes, records
 
         record = records.load_record(job.config.state)
-        record = changes.without_indexes(record, frozenset(job.gone).__contains__)
+        record = changes.without_indexes(record, lambda _, index: index in job.gone)
         records.save_record(job.config.state, record)
 
 

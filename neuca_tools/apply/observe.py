@@ -193,12 +193,16 @@ def _messages_of_others(
 
 
 def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
-    """The device's addresses. A requested one with a lease counts as absent: it will expire."""
+    """The device's addresses.
+
+    A requested one counts as absent if it will expire, or is no longer used as a source.
+    """
     present = world.addresses.get(device.index, ())
-    if not world.leased_addresses:
+    fading = world.leased_addresses | world.deprecated
+    if not fading:
         return present
-    leased = {own for own in wanted.addresses if (device.index, own) in world.leased_addresses}
-    return tuple(address for address in present if address not in leased)
+    unlasting = {own for own in wanted.addresses if (device.index, own) in fading}
+    return tuple(address for address in present if address not in unlasting)
 
 
 def _link_sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:

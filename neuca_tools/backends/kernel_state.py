@@ -44,7 +44,7 @@ IFA_F_PERMANENT = 0x80
 # Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
 IFA_F_NOPREFIXROUTE = 0x200
-IFA_F_DADFAILED = 0x08
+IFA_F_DADFAILED, IFA_F_DEPRECATED = 0x08, 0x20
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
@@ -309,6 +309,8 @@ def _address_traits(
         yield "autoconfigured", address
     if flags & IFA_F_NOPREFIXROUTE:
         yield "bare", address
+    if flags & IFA_F_DEPRECATED:
+        yield "deprecated", address
     if flags & IFA_F_DADFAILED:
         yield "duplicate_addresses", address
     peer = parts.bytes(PEER)

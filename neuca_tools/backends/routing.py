@@ -124,13 +124,13 @@ def _is_router(body: bytes) -> bool:
 
 
 def _is_relevant(body: bytes) -> bool:
-    """Whether the route is ours, or in a table other than the kernel's own.
+    """Whether the route is ours, or one that the kernel has not added for an address.
 
-    The kernel puts its routes to addresses into the tables of VRFs too.
+    It adds these to the local table, and to the tables of VRFs too.
     """
     _, _, _, _, table, protocol, _, kind, _ = HEAD.unpack_from(body)
     if _NAMES.get(kind) not in KINDS:
-        return bool(table != _LOCAL_TABLE and protocol not in (ROUTE_PROTOCOL, *OF_KERNEL))
+        return protocol not in (ROUTE_PROTOCOL, *OF_KERNEL)
     return bool(protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
 
 
@@ -179,8 +179,8 @@ def _whole_route(
     )
     return Route(
         to,
-        # The device of a route without a next hop is lo, for IPv6.
-        index if name == "unicast" else 0,
+        # The device of a route that drops packets is lo, for IPv6.
+        0 if name in KINDS[1:] else index,
         via,
         values.number(_PRIORITY),
         protocol,

@@ -172,10 +172,14 @@ def _no_rules_reason(
 
 
 def _foreign_sources(world: World) -> dict[Network, int]:
-    """The sources of other programs' rules, each with the priority of its first rule."""
+    """The sources of other programs' rules, each with the priority of its first rule.
+
+    A rule that comes before ours and selects only some packets of its source leaves them the rest.
+    """
     priorities: dict[Network, int] = {}
     for seen in world.rules:
-        if not seen.is_ours and seen.rule.source and not seen.inverted:
+        leaves_rest = seen.is_partial and seen.rule.priority < OWN_NETWORKS
+        if not seen.is_ours and seen.rule.source and not seen.inverted and not leaves_rest:
             network, priority = ip_network(seen.rule.source), seen.rule.priority
             priorities[network] = min(priority, priorities.get(network, priority))
     return priorities

@@ -213,11 +213,12 @@ class World:
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. Autoconfigured
     addresses are from advertisements, `marked_addresses` are ours, and another host has the
-    `duplicate_addresses`; there is no route to the network of the `bare` ones. `peer_networks` are
-    those of point-to-point addresses, `broadcasts` the explicit broadcast addresses. `routes` are
-    the unicast routes of the main table, `other_routes` those of other tables and ours of other
-    types, `routers` the IPv6 routers near a device. `address_messages` are the kernel's messages
-    about addresses, `read_at` is of CLOCK_MONOTONIC. `fixed_sysctls`: /proc/sys is read-only.
+    `duplicate_addresses`; there is no route to the network of the `bare` ones, and the kernel
+    avoids `deprecated` ones as sources. `peer_networks` are those of point-to-point addresses,
+    `broadcasts` the explicit broadcast addresses. `routes` are the unicast routes of the main
+    table, `other_routes` those of other tables and ours of other types, `routers` the IPv6 routers
+    near a device. `address_messages` are the kernel's messages about addresses, `read_at` is of
+    CLOCK_MONOTONIC. `fixed_sysctls`: /proc/sys is read-only.
     `is_container`: this is not the machine's first network namespace.
     """
 
@@ -247,6 +248,7 @@ class World:
     peer_networks: frozenset[tuple[int, Network]] = frozenset()
     broadcasts: frozenset[tuple[int, Host]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
+    deprecated: frozenset[tuple[int, Address]] = frozenset()
     marked_addresses: frozenset[tuple[int, Address]] = frozenset()
     duplicate_addresses: frozenset[tuple[int, Address]] = frozenset()
     other_routes: tuple[Route, ...] = ()

@@ -33,7 +33,7 @@ def route_provenance(route: Route, world: World) -> str:
         return LEASE
     if is_advertised(route, world):
         return ADVERTISEMENT
-    if route.to.version == 4 and _is_of_lease(route, world):
+    if route.expires or (route.to.version == 4 and _is_of_lease(route, world)):
         return LEASE
     return KERNEL if route.protocol == RTPROT_KERNEL else ADMINISTRATOR
 
@@ -50,14 +50,13 @@ def is_advertised(route: Route, world: World) -> bool:
     which may be ::/0, belongs to the kernel, although no address of the device that an
     administrator or the agent has set is in that network (net/ipv6/addrconf.c,
     addrconf_prefix_rcv). The kernel adds none with a gateway under its own protocol number; only a
-    program that handles advertisements could. Only advertised routes have a lifetime.
+    program that handles advertisements could. Its route to the network of an address has the
+    lifetime of the address; of other routes, only advertised ones have one.
     """
     if route.to.version == 4 or route.protocol == ROUTE_PROTOCOL:
         return False
-    if route.protocol == RTPROT_RA or route.expires:
-        return True
     if route.protocol != RTPROT_KERNEL:
-        return False
+        return route.protocol == RTPROT_RA or route.expires
     is_configured = (route.index, route.to) in world.configured_networks
     return not (route.to.is_link_local or route.to.is_multicast or is_configured)
 

@@ -222,6 +222,11 @@ class SeenRule(NamedTuple):
         """Whether the agent has set it."""
         return self.protocol == ROUTE_PROTOCOL
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether it selects only some of the packets from its source."""
+        return not self.plain or bool(self.rule.to or self.rule.mark or self.rule.tos)
+
 
 class RuleRequest(NamedTuple):
     """A rule that a document requests. `link` is None if the document does not name the link."""

@@ -148,7 +148,7 @@ def forget_stale(record: Record, world: World) -> Record:
     owned = OwnedObjects(record.owned.addresses | own, links)
     if owned != record.owned:
         record = record._replace(owned=owned)
-    record = without_indexes(record, lambda index: index not in devices)
+    record = without_indexes(record, lambda mac, index: not _is_there(mac, index, world))
     replugged = _replugged_links(record, world)
     if not replugged:
         return record
@@ -161,17 +161,18 @@ def forget_stale(record: Record, world: World) -> Record:
     return kept._replace(nics={**record.nics, **nics}, originals=originals)
 
 
-def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:
+def without_indexes(record: Record, is_gone: Callable[[str, int], bool]) -> Record:
     """The record without the interface indexes for which `is_gone` is true.
 
-    A link that comes back from another network namespace has the index that it had.
+    A link that comes back from another network namespace, or gets back its MAC address, has the
+    index that it had. The other argument is the MAC of the NIC, empty for a VLAN on it.
     """
     nics = dict(record.nics)
     for mac, nic in record.nics.items():
         before = nic.incarnation
-        if before is not None and any(map(is_gone, (before.ifindex, *dict(before.vlans).values()))):
-            vlans = tuple(pair for pair in before.vlans if not is_gone(pair[1]))
-            ifindex = 0 if is_gone(before.ifindex) else before.ifindex
+        if before is not None:
+            vlans = tuple(pair for pair in before.vlans if not is_gone("", pair[1]))
+            ifindex = 0 if is_gone(mac, before.ifindex) else before.ifindex
             nics[mac] = nic._replace(incarnation=before._replace(ifindex=ifindex, vlans=vlans))
     return record._replace(nics=nics) if nics != record.nics else record
 
@@ -184,7 +185,8 @@ def _replugged_links(record: Record, world: World) -> dict[str, Incarnation]:
     replugged = {}
     for mac, present in link_appearances(world).items():
         before = record.nics.get(mac, UNRECORDED).incarnation
-        if before is None or present.is_same_link(before) or _is_there(mac, before, world):
+        is_of_this_boot = before is not None and before.boot_id == world.boot_id
+        if before is None or (is_of_this_boot and _is_there(mac, before.ifindex, world)):
             continue
         if not _is_marked(world.devices[present.ifindex]):
             replugged[mac] = present
@@ -203,11 +205,10 @@ def _is_marked(device: Device) -> bool:
     return device.alias == LINK_ALIAS
 
 
-def _is_there(mac: str, incarnation: Incarnation, world: World) -> bool:
-    """Whether the configured device is still present, even if another one has its MAC too."""
-    device = world.devices.get(incarnation.ifindex)
-    is_of_this_boot = incarnation.boot_id == world.boot_id
-    return is_of_this_boot and device is not None and mac_in_key(device) == mac
+def _is_there(mac: str, index: int, world: World) -> bool:
+    """Whether the device is still present, even if another one has its MAC too."""
+    device = world.devices.get(index)
+    return device is not None and mac in ("", mac_in_key(device))
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:

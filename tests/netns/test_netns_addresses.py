@@ -19,14 +19,18 @@ def test_an_address_that_the_user_added_stays(lab):
     lab.veth("dp1", 1)
     lab.once(up("172.16.0.1/24", "fd00:16::1/64"))
     lab.ip("address add 172.16.5.1/24 dev dp1")
-    lab.ip("address add fd00:99::1/64 dev dp1")
+    lab.ip("address add fd00:98::1/64 dev dp1 valid_lft 900 preferred_lft 900")
+    lab.ip("address add fd00:99::1/64 dev dp1 preferred_lft 0")
     assert lab.once(up("172.16.0.2/24", "fd00:16::2/64")).code == 0
     assert lab.addresses("dp1") == {
         "172.16.0.2/24",
         "fd00:16::2/64",
         "172.16.5.1/24",
+        "fd00:98::1/64",
         "fd00:99::1/64",
     }
+    assert lab.routes("fd00:98::/64", 6) == [(None, "dp1", 256, "kernel")]
+    assert "deprecated" in lab.ip("address show dev dp1").out
 
 
 def test_an_address_of_ours_that_is_no_longer_asked_for_goes(lab):
@@ -111,13 +115,14 @@ def test_an_address_that_the_user_removed_by_hand_comes_back_with_the_next_start
     assert lab.addresses("dp1") == {"172.16.0.9/24"}
 
 
-def test_an_asked_address_with_a_lifetime_is_there_for_good_afterwards(lab):
+@pytest.mark.parametrize("lifetime", ["valid_lft 900 preferred_lft 900", "preferred_lft 0"])
+def test_an_asked_address_with_a_lifetime_is_there_for_good_afterwards(lab, lifetime):
     lab.veth("dp1", 1, up=True)
     for address in ("172.16.0.1/24", "fd00:16::1/64"):
-        lab.ip(f"address add {address} dev dp1 valid_lft 900 preferred_lft 900")
+        lab.ip(f"address add {address} dev dp1 {lifetime}")
     assert lab.once(up("172.16.0.1/24", "fd00:16::1/64")).code == 0
     assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
-    assert "dynamic" not in lab.ip("address show dev dp1")
+    assert not {"dynamic", "deprecated"} & {*lab.ip("address show dev dp1").out.split()}
 
 
 def test_ipv6_gives_way_to_ipv4_with_an_mtu_below_1280(lab):

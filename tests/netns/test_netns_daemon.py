@@ -119,6 +119,17 @@ def test_a_nic_that_comes_back_from_another_namespace_is_configured_again(host):
     host.wait("it is configured", has(host, "dp1", "172.16.1.1/24"), SOON)
 
 
+def test_a_nic_that_gets_back_its_mac_is_configured_again(host):
+    """It has the interface index that it had, and the pass in between has removed what is ours."""
+    host.configure(sources="ec2", poll=600)
+    run(host)
+    host.ip(f"link set dp1 address {mac(7)}")
+    host.wait("the pass", lambda: not host.addresses("dp1"))
+    host.status("--wait")
+    host.ip(f"link set dp1 address {mac(1)}")
+    host.wait("it is configured", has(host, "dp1", "172.16.1.1/24"), SOON)
+
+
 def test_a_nic_that_becomes_free_is_configured(host):
     host.configure(sources="ec2", poll=600)
     host.ip("link add name br0 type bridge")

@@ -226,6 +226,22 @@ def test_a_rule_of_somebody_else_about_an_address_is_left_in_force():
     ]
 
 
+SOME = [
+    Rule(4, 99, 9, "10.1.0.0/24", mark=1, mask=1),
+    Rule(4, 99, 9, "10.1.0.0/24", to="10.9.0.0/16"),
+]
+
+
+@pytest.mark.parametrize("rule", [*SOME, Rule(4, 99, 9, "10.1.0.0/24", mask=1)])
+@pytest.mark.parametrize("priority", [99, 32765])
+@pytest.mark.parametrize("plain", [True, False])  # an input interface, a protocol, ...
+def test_a_rule_of_somebody_else_for_some_packets_takes_those_alone(rule, priority, plain):
+    found = resolved(TWO, seen(rules=[SeenRule(rule._replace(priority=priority), 3, plain)]))
+    leaves_rest = priority == 99 and (rule in SOME or not plain)
+    assert rules_of(found) == (THREE_RULES if leaves_rest else [])
+    assert len(found.notes) == (not leaves_rest)
+
+
 @pytest.mark.parametrize(
     ("rule", "count"),
     [

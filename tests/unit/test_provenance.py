@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
@@ -49,6 +50,9 @@ def setter(seen, addresses, lifetime):
         (route("192.0.2.0/24", 2, protocol=KERNELS), "192.0.2.5/24", KERNEL),
         (route("::/0", 2, "fe80::1", protocol=BOOT), "10.0.0.5/24", ADMINISTRATOR),
         (route("::/0", 2, "fe80::1", protocol=RA), "10.0.0.5/24", ADVERTISEMENT),
+        # The network of an address with a lifetime, and one that was advertised.
+        (replace(route("fd00::/64", 2, protocol=KERNELS), expires=True), "fd00::5/64", LEASE),
+        (replace(route("fd00::/64", 2, protocol=KERNELS), expires=True), "fd01::5/64", ADVERTISEMENT),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lifetime", ["leased_addresses", "endless_leases"])
