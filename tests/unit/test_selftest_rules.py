@@ -21,6 +21,7 @@ from neuca_tools.selftest.conditions import (
     window,
 )
 from neuca_tools.selftest.evidence import (
+    Cpu,
     Evidence,
     Host,
     Latency,
@@ -124,6 +125,17 @@ def test_a_queue_of_the_sender_slows_it_down_without_a_retransmission(drops, rtt
     assert queues.queue_drops_or_delay(own).share == share
     passed = replace(own, rate=9.5e8)
     assert queues.qdisc_drops(passed).share == 0.05
+
+
+FULL_CPU = tuple(Sample(float(at), cpus=(Cpu(user=at * 100),)) for at in range(2))
+
+
+def test_drops_count_more_than_a_delay_that_may_be_that_of_a_full_cpu():
+    counters = grown(Tcp__OutSegs=100_000, eth1__qdisc__drops=10)
+    full = tuple(replace(sample, cpus=full.cpus) for sample, full in zip(counters, FULL_CPU))
+    for samples, share in ((counters, pytest.approx(0.25 / 0.27)), (full, 0.05)):
+        delayed = deep(0.25, 0.5, phase={"sender": samples}, evidence={"expect": 1e9})
+        assert queues.queue_drops_or_delay(delayed).share == share
 
 
 def test_pacing_is_advised_below_the_measured_rate():
@@ -988,6 +1000,13 @@ def test_a_full_window_that_was_larger_holds_a_flow(held, is_held):
     assert overflow.is_held_by_its_window(lost_at(HELD, held=held)) is is_held
     larger = {**HELD, 5.0: (0.1, 2e6, 0.0)}
     assert not overflow.is_held_by_its_window(lost_at(larger, held=held))
+
+
+@pytest.mark.parametrize(("samples", "confidence"), [((), "medium"), (FULL_CPU, "low")])
+def test_a_queue_that_overflows_is_less_certain_beside_a_full_cpu(samples, confidence):
+    held = {"in_flight": 8e5, "cwnd": 1e6}
+    own = lost_at({0.5: (0.2, 2e6, 5.0)}, held=held, phase={"sender": samples}, evidence=EXPECTED)
+    assert overflow.overflowing_queue(own).confidence == confidence
 
 
 def in_bursts(lost=10, cwnd=1448 * 25, spread=0.0, **values):
