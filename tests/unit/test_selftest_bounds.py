@@ -497,7 +497,7 @@ def test_a_load_tells_whose_the_time_was(name, values, answer):
 
 def test_the_busiest_cpu_is_the_one_that_was_full_most_often():
     idle, mixed = Cpu(), Cpu(1, 2, 4, 1, 0)
-    full = (Cpu(), Cpu(1, 3, 4, 1, 1), Cpu(2, 12, 4, 1, 1))
+    full = (Cpu(1, 1, 1, 1, 1), Cpu(2, 4, 5, 2, 2), Cpu(3, 13, 5, 2, 2))
     samples = [
         Sample(float(at), cpus=(cpu, first))
         for at, (cpu, first) in enumerate(zip(full, (idle, mixed, mixed)))

@@ -633,6 +633,8 @@ STATED = [
     (stated(0.5e6, buffer=1e6, rtt=None, run={"streams": 2}), False),
     (stated(0.502e6, buffer=1e6, rtt=None, run={"streams": 2}), True),
     (stated(251e6, buffer=1e6, rtt=None), False),
+    (stated(1.9e6, buffer=65536, rtt=None, run={"connections": LAN}), True),
+    (stated(1.9e6, buffer=65537, rtt=None, run={"connections": LAN}), False),
     (stated(249e6, buffer=1e6, rtt=None), True),
 ]
 
@@ -669,6 +671,7 @@ TRIPS = [
     (in_flight(*[30 * 1024] * 3), True),
     (in_flight(*[30 * 1024 - 1] * 3), False),
     (in_flight(*[30 * 1024 - 1] * 3, run={"buffer": 9}), True),
+    (in_flight(*[30 * 1024 - 1] * 3, run={"system": window.EMBEDDED}), True),
     (in_flight(*[60 * 1024 - 1] * 3, run={"streams": 2}), False),
     (in_flight(*[FLIGHT] * 3, run={"congestion": "bbr"}), True),
     (in_flight(*[350_000] * 3, run={"congestion": "bbr"}), True),
@@ -721,6 +724,8 @@ FLAT = [
     (flat(rate=94.1e6), None),
     (flat(cwnd=60 * 1024), 0.8),
     (flat(cwnd=60 * 1024 - 1), None),
+    (flat(cwnd=60 * 1024 - 1, run={"buffer": 9}), 0.8),
+    (flat(cwnd=60 * 1024 - 1, run={"system": window.EMBEDDED}), 0.8),
     (flat(cwnd=60 * 1024 - 1, rtt=0.0625), 0.8),
     (flat(rtt=1.6), 0.8),
     (flat(rtt=1.59), None),
