@@ -699,7 +699,9 @@ def test_a_counter_that_did_not_grow_is_no_fact(values, fact):
 @pytest.mark.parametrize(
     ("times", "rtt", "late"),
     [
+        ((), None, ()),
         ((0,), None, (0,)),
+        ((0, 9), None, (0, 9)),
         ((0, 1, 2, 3), None, (2, 3)),
         ((0, 1, 2), None, (1, 2)),
         ((0, 1, 1.5, 1.6), None, (1, 1.5, 1.6)),

@@ -109,6 +109,7 @@ def test_a_usual_reader_of_json_loses_one_direction_of_3_7():
         (25, 100, (750, 6e3)),
         (0, 100, (1000, 8e3)),
         (None, 100, (None, None)),
+        (100, 100, (0, 0.0)),
         (101, 100, (None, None)),
         (0, 0, (None, None)),
     ],
