@@ -525,6 +525,14 @@ def test_a_cpu_is_busy_while_it_is_not_idle(after, share):
     assert load.busy_share(Cpu(), after) == share
 
 
+@pytest.mark.parametrize(
+    ("share", "busy", "of_busy"),
+    [(0.1, 0.4, 0.25), (0.5, 0.4, 1.0), (None, 0.4, None), (0.1, None, None), (0.1, 0.0, None)],
+)
+def test_a_share_of_the_busy_time_is_known_only_if_both_are(share, busy, of_busy):
+    assert derive._share_of_busy(share, busy) == of_busy
+
+
 @pytest.mark.parametrize(("idle", "full"), [(5, 1.0), (5.1, 0.0)])
 def test_a_cpu_is_full_at_95_per_cent(idle, full):
     samples = [
