@@ -45,9 +45,8 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
     """Record each NIC's name, and its role until a complete document contradicts it."""
     dataplane = marked_macs(resolution, record)
     nics = _nics_and_virtual_links(record, resolution)
-    for mac, role in resolution.roles.by_mac.items():
-        known = mac in record.nics or has_rule(mac, resolution, record, dataplane)
-        if role == "ignored" or not known:
+    for mac in resolution.roles.by_mac:
+        if not has_rule(mac, resolution, record, dataplane):
             continue
         nic = nics.get(mac, UNRECORDED)
         name = _name_to_record(mac, nic, resolution)

@@ -55,10 +55,17 @@ def encoded(kind, options):
     return attributes.nest(IFLA_LINKINFO).nest(IFLA_INFO_DATA)
 
 
-KINDS = [("bond", BOND), ("bridge", BRIDGE), ("vrf", {"table": "70000"})]
+KINDS = [
+    ("bond", BOND),
+    ("bridge", BRIDGE),
+    ("vrf", {"table": "70000"}),
+    ("vxlan", {"id": "7", "local": "10.0.0.1", "remote": "10.0.0.2", "port": "4790"}),
+    ("vxlan", {"id": "7", "local": "fd00::1", "remote": "fd00::2"}),
+    ("macvlan", {"mode": "vepa"}),
+]
 
 
-@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize(("kind", "options"), [*KINDS, ("vlan", {"id": "5"})])
 def test_every_option_is_read_back_as_it_was_set(kind, options):
     found = dict(kinds.link_options(kind, "02:00:00:00:00:01", encoded(kind, options)))
     assert {name: found.get(name) for name in options} == options

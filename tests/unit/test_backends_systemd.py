@@ -4,16 +4,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
 from neuca_tools.backends import systemd
+from neuca_tools.errors import ObserveError
 from neuca_tools.model import messages
 
 
@@ -114,6 +119,7 @@ def test_the_journal_is_written_to_where_standard_error_is_its_stream(stream, ha
 LOGGER = """
 import logging, os, pathlib, socket, sys
 from neuca_tools.backends import systemd
+from neuca_tools.errors import ObserveError
 from neuca_tools.model import messages
 place = pathlib.Path("/run/systemd/journal")
 place.mkdir(parents=True)
@@ -191,3 +197,65 @@ def test_an_exception_is_in_the_message():
 
 def test_what_no_datagram_holds_arrives_as_a_file():
     assert logged("info", '"%s" + "long " * 200_000')["MESSAGE"] == "x" + "long " * 200_000
+
+
+class Journal:
+    """In the place of systemd.journal.Reader: the messages that it has, and what it was asked for."""
+
+    def __init__(self, *messages, error=None):
+        self.messages, self.error, self.asked = messages, error, []
+
+    def __call__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.asked.append("close")
+
+    def __getattr__(self, name):
+        return lambda **fields: self.asked.append((name, *fields.items()))
+
+    def __iter__(self):
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+        return iter(self.messages)
+
+
+def test_the_messages_from_and_about_the_units_in_this_boot_are_read(monkeypatch):
+    at = SimpleNamespace(timestamp=timedelta(seconds=7.5))
+    about = {
+        "UNIT": "a.service",
+        "_SYSTEMD_UNIT": "init.scope",
+        "MESSAGE_ID": UUID(int=5),
+        "NEUCA_LINK": "x",
+        "PRIORITY": 6,
+    }
+    journal = Journal(
+        {"__MONOTONIC_TIMESTAMP": at, **about},
+        {"__MONOTONIC_TIMESTAMP": at, "_SYSTEMD_UNIT": "b.service"},
+    )
+    monkeypatch.setitem(sys.modules, "systemd.journal", SimpleNamespace(Reader=journal))
+    units = ["a.service", "b.service"]
+    assert systemd.journal_entries(units) == [
+        systemd.JournalEntry(7.5, "a.service", UUID(int=5).hex, {"NEUCA_LINK": "x"}),
+        systemd.JournalEntry(7.5, "b.service", ""),
+    ]
+    of_units, about_units = (
+        [("this_boot",), *(("add_match", (field, unit)) for unit in units)]
+        for field in ("_SYSTEMD_UNIT", "UNIT")
+    )
+    assert journal.asked == [*of_units, ("add_disjunction",), *about_units, "close"]
+
+
+def test_a_journal_that_cannot_be_read_is_an_error_and_not_empty(monkeypatch):
+    for reader, reason in (
+        (Journal(error=errno.EIO), "Input/output error"),
+        (None, "python3-systemd is not installed"),
+    ):
+        monkeypatch.setitem(
+            sys.modules, "systemd.journal", reader and SimpleNamespace(Reader=reader)
+        )
+        with pytest.raises(ObserveError, match=f"^read the journal: {reason}$"):
+            systemd.journal_entries(["a.service"])

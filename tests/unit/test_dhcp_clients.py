@@ -547,3 +547,34 @@ def test_a_damaged_file_of_a_lease_is_as_good_as_none(tmp_path, content):
     assert dhcplease.read_lease(place) == LeaseRecord(0)
     place.write_text("[" * dhcplease.MAX_LEASE_BYTES)
     assert dhcplease.read_lease(place) == LeaseRecord(0)
+
+
+@pytest.mark.parametrize(
+    ("words", "reported", "code", "said"),
+    [
+        (["stop", "NIC"], None, 0, ""),
+        (["stop", "BROKEN"], None, 1, "it has no request"),
+        (["stop", "ABSENT"], None, 0, ""),
+        ([], "BROKEN", 0, "it has no request"),
+        ([], "ABSENT", 0, ""),
+        ([], None, 2, "it is run by neucad and by DHCP clients"),
+        (["stop"], None, 2, "it is run by neucad and by DHCP clients"),
+        (["end", "NIC"], None, 2, "it is run by neucad and by DHCP clients"),
+    ],
+)
+def test_the_exit_code_of_the_helper(words, reported, code, said, tmp_path, monkeypatch, capsys):
+    for name, content in (("NIC", '{"interface": "none", "index": 1}'), ("BROKEN", "[]")):
+        for suffix in (dhcp_helper.GONE, ".json"):
+            (tmp_path / name).with_suffix(suffix).write_text(content)
+    if reported:
+        monkeypatch.setenv(dhcp_helper.REQUEST_VARIABLE, str(tmp_path / f"{reported}.json"))
+    assert (
+        dhcp_helper.main([*words[:1], *(str(tmp_path / f"{name}.json") for name in words[1:])])
+        == code
+    )
+    error = capsys.readouterr().err
+    assert error.startswith("dhcp-helper: ") if said else not error
+    assert error.endswith(f"{said}\n" if said else "")
+    assert (tmp_path / "NIC").with_suffix(dhcp_helper.GONE).exists() is (
+        code != 0 or words[1:] != ["NIC"]
+    )

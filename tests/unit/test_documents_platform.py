@@ -603,6 +603,26 @@ def test_a_bad_item_of_a_network_config_is_named(text, fault):
     assert faults(made("network-config", text)) == [fault]
 
 
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ("routes: []", 'table": a VRF without its table, ignoring it'),
+        ("table: 9, routes: [{to: 10.9.0.0/16, via: 'fd00::1'}]",
+         'routes[0].via" = "fd00::1": the next hop is not of the family of "10.9.0.0/16"'),
+        ("table: 9, routes: [{to: 10.9.0.0/16, via: 10.0.0.1, table: 8}]",
+         'routes[0].table" = "8": the table of this VRF is 9, ignoring the route'),
+        ("table: 9, routing-policy: [{from: 10.9.0.0/16, table: 8}]",
+         'routing-policy[0].table" = "8": the table of this VRF is 9, ignoring it'),
+        ("table: 9, routing-policy: [{from: 10.9.0.0/16, to: 'fd00::/64'}]",
+         'routing-policy[0]": from and to are not of the same family, ignoring it'),
+    ],
+)  # fmt: skip
+def test_a_bad_item_of_a_vrf_is_named(keys, fault):
+    document = made("network-config", f"version: 2\nvrfs: {{v: {{interfaces: [], {keys}}}}}\n")
+    assert faults(document)[0].partition("vrfs.v.")[2] == fault
+    assert (document.routes, document.rules) == ((), ())
+
+
 # --- EC2, and the guest itself --------------------------------------------------------------------------------------
 
 

@@ -121,9 +121,21 @@ def test_no_shell_of_ours_touches_the_body(host):
         "python": body,
         "plain": "echo $0 | grep -c plain",
         "my.script-1": "#!/bin/sh\necho safe",
+        "environment": "#!/usr/bin/env python3\nimport os\nprint(sorted(os.environ.items()))",
     }
     assert {state for state, _ in host.run(scripts).values()} == {"ok"}
     says_at_last(host.files(scripts, "python").output, '$HOME `id` "x" []')
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    environment = {
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "LOGNAME": "root",
+        "NEUCA_SCRIPT": "1",
+        "PATH": path,
+        "SHELL": "/bin/sh",
+        "USER": "root",
+    }
+    says_at_last(host.files(scripts, "environment").output, f"{list(environment.items())}\n")
     says_at_last(
         host.files(scripts, "plain").output, "1\n"
     )  # without a "#!" it is for /bin/sh, as execvp(3) has it

@@ -592,3 +592,93 @@ def test_the_record_tells_no_secret_and_goes_with_its_last_disk(tmp_path):
     assert storage._Record(tmp_path / storage.RECORD).known == record.known
     record.keep("dev1", None)
     assert not (tmp_path / storage.RECORD).exists()
+
+
+ISCSIADM = """#!/bin/sh
+here=HERE
+echo "$*" | sed "s/--mode node --targetname [^ ]* --portal //" >> $here/said
+node=$here/nodes/iqn.2026-11.org.example:a
+session=$here/sys/iscsi_session/session7 connection=$here/sys/iscsi_connection/connection7:0
+case "$*" in
+*discovery*) echo "192.0.2.1:3260,1 iqn.2026-11.org.example:a" ;;
+*new*) mkdir -p $node/192.0.2.1,3260,1 && echo node.startup = automatic > $node/192.0.2.1,3260,1/default ;;
+*--login*|*--rescan*) mkdir -p $session/device/target7:0:0/7:0:0:1/block/null $connection
+    echo iqn.2026-11.org.example:a > $session/targetname
+    echo 192.0.2.1 > $connection/persistent_address && echo 3260 > $connection/persistent_port ;;
+*--logout*) rm -r $here/sys ;;
+*delete*) rm -r $node ;;
+esac
+"""
+DISK = TEXT.replace(":ext4::yes:/mnt/one", "")
+
+
+@pytest.fixture
+def initiator(tmp_path, monkeypatch):
+    """An iscsiadm whose only disk is /dev/null, in which nothing is found; what it was told since the last call."""
+    programs = {
+        "iscsiadm": ISCSIADM.replace("HERE", str(tmp_path)),
+        "udevadm": "",
+        "blkid": "",
+        "wipefs": "",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text or "#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(storage.programs, "PATH", f"{tmp_path}:{storage.programs.PATH}")
+    monkeypatch.setattr(storage.programs, "SYSTEMD_DIRECTORY", tmp_path / "none")
+    monkeypatch.setattr(blockdev, "SYSFS", tmp_path / "block")
+    (tmp_path / "block/null/holders").mkdir(parents=True)
+    (tmp_path / "block/null/dev").write_text("1:3\n")
+    (tmp_path / "name").write_text("# by hand\nInitiatorName=iqn.2026-11.org.example:me\n")
+    for name, path in (
+        ("INITIATOR", tmp_path / "name"),
+        ("SYSFS", tmp_path / "sys"),
+        ("RECORDS", (tmp_path / "nodes",)),
+    ):
+        monkeypatch.setattr(iscsi, name, path)
+
+    def told():
+        (tmp_path / "said").touch()
+        lines = (tmp_path / "said").read_text().splitlines()
+        (tmp_path / "said").unlink()
+        return [line.removeprefix("192.0.2.1:3260").strip() for line in lines]
+
+    return told
+
+
+def test_a_disk_is_attached_once_and_detached_when_it_is_no_longer_requested(tmp_path, initiator):
+    attached = [
+        Finding("pending", "dev1: is being attached", "dev1"),
+        Finding("ok", "dev1: it is /dev/null", "dev1"),
+    ]
+    assert run(tmp_path, DISK) == attached
+    discovery = "--mode discovery --type sendtargets --op nonpersistent --portal 192.0.2.1:3260"
+    assert initiator() == [discovery, ",1 --op new", "--login"]
+    (record,) = iscsi.record_paths(TARGET)
+    assert record.read_text().splitlines()[0] == "node.startup = manual"
+    assert storage._Record(tmp_path / storage.RECORD).known == {
+        "dev1": storage.AttachedDisk(*TARGET, 1, ours=True)
+    }
+    assert (run(tmp_path, DISK), initiator()) == (attached, [])
+    two = DISK + DISK.splitlines()[-1].replace("dev1", "dev2") + "\n"
+    assert [finding.state for finding in run(tmp_path, two)] == ["pending", "ok"] * 2
+    assert run(tmp_path, DISK.replace("dev1", "dev2"))[0] == Finding(
+        "ok", "dev1: is no longer attached", "dev1"
+    )
+    assert initiator() == [discovery]
+    assert run(tmp_path, "[global]\nhost_name = a\n") == [
+        Finding("ok", "dev2: is no longer attached", "dev2")
+    ]
+    assert initiator() == ["--logout", "--op delete"]
+    assert not (tmp_path / storage.RECORD).exists()
+
+
+def test_a_session_of_another_program_gets_no_secret_and_is_left_to_it(tmp_path, initiator):
+    sysfs(tmp_path / "sys", 7, TARGET.name, TARGET.ip, TARGET.port, {2: "other"})
+    iscsi.create_record(TARGET, "1")
+    assert initiator() == [",1 --op new"]
+    assert run(tmp_path, DISK)[-1] == Finding("ok", "dev1: it is /dev/null", "dev1")
+    assert initiator()[1:] == ["--rescan"]
+    assert iscsi.record_paths(TARGET)[0].read_text() == "node.startup = automatic\n"
+    run(tmp_path, "[global]\nhost_name = a\n")
+    assert initiator() == []

@@ -253,6 +253,23 @@ def test_management_by_a_document_s_word_is_not_recorded():
     ]
 
 
+def test_a_name_is_recorded_for_one_nic_and_no_veth_without_a_role_is_recorded():
+    devices = (*NICS[:2], replace(NICS[2], kind="veth"))
+    found = solve(
+        Document(), seen=replace(SEEN, devices={device.index: device for device in devices})
+    )
+    former = {mac(8): NicRecord("eth2"), mac(9): NicRecord("eth1", "management")}
+    record = updates.remember_nics(Record(nics=former), found)
+    assert {number: record.nics[mac(number)].name for number in (1, 2, 8, 9)} == {
+        1: "eth1",
+        2: "eth2",
+        8: "",
+        9: "eth1",
+    }
+    assert mac(3) not in record.nics
+    assert mac(3) in updates.remember_nics(Record(nics={mac(3): NicRecord()}), found).nics
+
+
 def test_an_absent_management_nic_of_the_platform_is_no_shortfall_and_an_absent_dataplane_nic_is_one():
     at_first = replace(SEEN, routes=(), metadata_index=0)
     found = solve(asking(network(dhcp(8), static(9))), seen=at_first)

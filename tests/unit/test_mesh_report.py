@@ -17,6 +17,7 @@ from selftest_schema import MESH_PATH, mesh_schema, published, validated
 from test_mesh_localise import mesh_of, rows_of, slow
 
 from neuca_tools.commands.neuca import main
+from neuca_tools.selftest.mesh import page
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
 from neuca_tools.selftest.mesh.page import cells_by_path, heat_map, hosts_in_order, mesh_page
@@ -478,3 +479,12 @@ def test_options_of_clush_are_for_run_only(tmp_path, capsys):
 
 def test_a_record_has_every_host_once(large):
     assert len(report_data(large)["hosts"]) == 1000
+
+
+def test_a_step_of_the_scale_belongs_to_the_colour_above_it():
+    row = Row(0, "n0", "n1")
+    for number, step in enumerate(page.STEPS):
+        colours = [
+            page._colour_of_rate(row, 1e9 * share, False, 1e9) for share in (step, step - 0.001)
+        ]
+        assert colours == [page.SCALE[number + 1], page.SCALE[number]]

@@ -340,6 +340,8 @@ def test_an_address_of_the_management_network_needs_that_network_and_its_gateway
         ("priority = 32766\ntable = 100", None),
         ("mark = 0\ntable = 100", '"0" selects packets without a mark, ignoring the rule'),
         ("mark = 0x10/0xf\ntable = 100", '"0x10/0xf" selects packets without a mark, ignoring the rule'),
+        ("mark = 3/1\ntable = 100", '"3/1" is a mark with bits outside its mask, ignoring the rule'),
+        ("from = 10.0.0.5\nto = fd00::/64\ntable = 100", "from and to are not of the same family, ignoring the rule"),
         ("mark = 1_0\ntable = 100", '"1_0" is not a mark, ignoring the rule'),
         ("mark = +5\ntable = 100", '"+5" is not a mark, ignoring the rule'),
         ("mark = 0x_f\ntable = 100", '"0x_f" is not a mark, ignoring the rule'),
@@ -353,6 +355,18 @@ def test_a_section_that_cannot_be_a_rule_says_why(keys, reason):
     assert asked.rules == ()
     assert len(asked.faults) == 1
     assert reason in (None, asked.faults[0].reason)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("gateway = 10.1.0.1, 10.1.0.2", "two gateways of the same family"),
+        ("table = 254", "the main table cannot be that of one link"),
+    ],
+)
+def test_the_routing_of_a_nic_that_cannot_be_says_why(key, reason):
+    (fault,) = document(f"[interface {mac(3)}]\naddresses = 10.1.0.5/24\n{key}\n").faults
+    assert (fault.severity, fault.reason.partition(", ")[0]) == ("error", reason)
 
 
 def test_rules_without_our_protocol_are_never_removed():

@@ -304,6 +304,8 @@ LINES = [
     (10.06e9, {}, None),
     (2.3e9, {}, None),
     (4.6e9, {}, None),
+    (95e6, {"rates": (91.3e6, 98.7e6) * 2}, 100e6),
+    (95e6, {"rates": (91.2e6, 98.8e6) * 2}, None),
 ]
 
 
@@ -495,7 +497,7 @@ def test_a_load_tells_whose_the_time_was(name, values, answer):
 
 def test_the_busiest_cpu_is_the_one_that_was_full_most_often():
     idle, mixed = Cpu(), Cpu(1, 2, 4, 1, 0)
-    full = (Cpu(), Cpu(1, 3, 4, 1, 1), Cpu(2, 12, 4, 1, 1))
+    full = (Cpu(1, 1, 1, 1, 1), Cpu(2, 4, 5, 2, 2), Cpu(3, 13, 5, 2, 2))
     samples = [
         Sample(float(at), cpus=(cpu, first))
         for at, (cpu, first) in enumerate(zip(full, (idle, mixed, mixed)))
@@ -521,6 +523,14 @@ def test_the_busiest_cpu_is_the_one_that_was_full_most_often():
 )
 def test_a_cpu_is_busy_while_it_is_not_idle(after, share):
     assert load.busy_share(Cpu(), after) == share
+
+
+@pytest.mark.parametrize(
+    ("share", "busy", "of_busy"),
+    [(0.1, 0.4, 0.25), (0.5, 0.4, 1.0), (None, 0.4, None), (0.1, None, None), (0.1, 0.0, None)],
+)
+def test_a_share_of_the_busy_time_is_known_only_if_both_are(share, busy, of_busy):
+    assert derive._share_of_busy(share, busy) == of_busy
 
 
 @pytest.mark.parametrize(("idle", "full"), [(5, 1.0), (5.1, 0.0)])
@@ -697,7 +707,9 @@ def test_a_counter_that_did_not_grow_is_no_fact(values, fact):
 @pytest.mark.parametrize(
     ("times", "rtt", "late"),
     [
+        ((), None, ()),
         ((0,), None, (0,)),
+        ((0, 9), None, (0, 9)),
         ((0, 1, 2, 3), None, (2, 3)),
         ((0, 1, 2), None, (1, 2)),
         ((0, 1, 1.5, 1.6), None, (1, 1.5, 1.6)),

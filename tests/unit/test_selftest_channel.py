@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import json
 import os
 import resource
@@ -324,3 +325,19 @@ def test_a_longer_test_may_have_a_longer_answer(pair, seconds, is_accepted):
     helper.close()
     beside.join()
     assert (helper.failure == "") == is_accepted
+
+
+def test_the_messages_of_each_side_are_numbered_from_zero_in_their_signatures():
+    one, two = socket.socketpair()
+    with one, two:
+        sender, receiver = (
+            Channel(one.fileno(), one.fileno(), CLIENT, b"key"),
+            Channel(two.fileno(), two.fileno(), SERVER, b"key"),
+        )
+        for number in range(2):
+            signed = hmac.new(
+                b"key", f'client {number} {{"ask":"bye"}}'.encode(), "sha256"
+            ).hexdigest()
+            sender.send({"ask": "bye"})
+            assert two.recv(1024, socket.MSG_PEEK).decode() == f'{signed} {{"ask":"bye"}}\n'
+            assert receiver.receive(5) == {"ask": "bye"}

@@ -57,9 +57,13 @@ def test_damaged_pairs_are_nothing(text):
 
 def test_udp_of_ipv6_counts_with_that_of_ipv4():
     text = "Ip6ReasmFails   3\nUdp6RcvbufErrors\t7\nUdp6NoPorts 1\nIcmp6InMsgs 2\nodd\n"
+    text += "Udp6InDatagrams 6\nUdp6InErrors 5\nUdp6MemErrors 4\n"
     assert counters.parse_snmp6(text) == {
         "Ip6.Ip6ReasmFails": 3,
         "Udp.RcvbufErrors": 7,
+        "Udp.InDatagrams": 6,
+        "Udp.InErrors": 5,
+        "Udp.MemErrors": 4,
         "Udp6.Udp6NoPorts": 1,
         "Icmp6.Icmp6InMsgs": 2,
     }

@@ -109,6 +109,7 @@ def test_a_usual_reader_of_json_loses_one_direction_of_3_7():
         (25, 100, (750, 6e3)),
         (0, 100, (1000, 8e3)),
         (None, 100, (None, None)),
+        (100, 100, (0, 0.0)),
         (101, 100, (None, None)),
         (0, 0, (None, None)),
     ],
@@ -268,6 +269,15 @@ def test_an_error_among_the_objects_of_debugging_is_read():
 )
 def test_what_is_no_result_says_why(text, error):
     assert read_run(text.encode()).error == error
+
+
+@pytest.mark.parametrize(("depth", "count"), [(1, 2), (3, 2), (4, 0)])
+def test_the_results_in_a_document_of_another_program_are_read(depth, count):
+    results = [json.loads((DATA / name).read_text()) for name in ("3.12-tcp.json", "3.12-udp.json")]
+    for _ in range(depth):
+        results = [results]
+    document = json.dumps({"of": "another program", "results": results[0]})
+    assert len(iperf3_json.read_results(document)) == count
 
 
 def test_numbers_that_cannot_be_are_not_known():

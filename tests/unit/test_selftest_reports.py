@@ -208,6 +208,9 @@ def test_the_line_for_nagios_has_state_words_and_performance_data():
         "DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
         "'0-tcp-forward'=250000000"
     )
+    (phase,) = SMALL.phases
+    odd = replace(SMALL, phases=(replace(phase, name="a='b|c"),))
+    assert nagios_line(diagnose(odd)).endswith("| '0-a??b?c-forward'=250000000")
     both = (DATA / "3.12-bidir.json").read_bytes()
     assert re.match(
         r"DATAPLANE \w+ - (?:inconclusive, )?tcp-bidir [\d.]+ Gbit/s, tcp-bidir back [\d.]+ Gbit/s",

@@ -203,6 +203,14 @@ def test_refused_probes_have_failed_and_are_no_error(port):
     assert probes.end().begun == ()
 
 
+def test_probes_are_an_interval_apart(port):
+    probes = ForeignProbes(LOCAL, port, LOCAL, interval=1000.0)
+    first = probes.due()
+    probes.turn()
+    assert probes.due() == first + 1000.0
+    probes.end()
+
+
 def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkeypatch):
     """Nobody accepts: the kernel makes the connection, and no answer comes."""
     monkeypatch.setattr(roundtrip, "MAX_OPEN", 3)

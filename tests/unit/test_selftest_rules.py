@@ -21,6 +21,7 @@ from neuca_tools.selftest.conditions import (
     window,
 )
 from neuca_tools.selftest.evidence import (
+    Cpu,
     Evidence,
     Host,
     Latency,
@@ -124,6 +125,17 @@ def test_a_queue_of_the_sender_slows_it_down_without_a_retransmission(drops, rtt
     assert queues.queue_drops_or_delay(own).share == share
     passed = replace(own, rate=9.5e8)
     assert queues.qdisc_drops(passed).share == 0.05
+
+
+FULL_CPU = tuple(Sample(float(at), cpus=(Cpu(user=at * 100),)) for at in range(2))
+
+
+def test_drops_count_more_than_a_delay_that_may_be_that_of_a_full_cpu():
+    counters = grown(Tcp__OutSegs=100_000, eth1__qdisc__drops=10)
+    full = tuple(replace(sample, cpus=full.cpus) for sample, full in zip(counters, FULL_CPU))
+    for samples, share in ((counters, pytest.approx(0.25 / 0.27)), (full, 0.05)):
+        delayed = deep(0.25, 0.5, phase={"sender": samples}, evidence={"expect": 1e9})
+        assert queues.queue_drops_or_delay(delayed).share == share
 
 
 def test_pacing_is_advised_below_the_measured_rate():
@@ -621,6 +633,8 @@ STATED = [
     (stated(0.5e6, buffer=1e6, rtt=None, run={"streams": 2}), False),
     (stated(0.502e6, buffer=1e6, rtt=None, run={"streams": 2}), True),
     (stated(251e6, buffer=1e6, rtt=None), False),
+    (stated(1.9e6, buffer=65536, rtt=None, run={"connections": LAN}), True),
+    (stated(1.9e6, buffer=65537, rtt=None, run={"connections": LAN}), False),
     (stated(249e6, buffer=1e6, rtt=None), True),
 ]
 
@@ -657,6 +671,7 @@ TRIPS = [
     (in_flight(*[30 * 1024] * 3), True),
     (in_flight(*[30 * 1024 - 1] * 3), False),
     (in_flight(*[30 * 1024 - 1] * 3, run={"buffer": 9}), True),
+    (in_flight(*[30 * 1024 - 1] * 3, run={"system": window.EMBEDDED}), True),
     (in_flight(*[60 * 1024 - 1] * 3, run={"streams": 2}), False),
     (in_flight(*[FLIGHT] * 3, run={"congestion": "bbr"}), True),
     (in_flight(*[350_000] * 3, run={"congestion": "bbr"}), True),
@@ -709,6 +724,8 @@ FLAT = [
     (flat(rate=94.1e6), None),
     (flat(cwnd=60 * 1024), 0.8),
     (flat(cwnd=60 * 1024 - 1), None),
+    (flat(cwnd=60 * 1024 - 1, run={"buffer": 9}), 0.8),
+    (flat(cwnd=60 * 1024 - 1, run={"system": window.EMBEDDED}), 0.8),
     (flat(cwnd=60 * 1024 - 1, rtt=0.0625), 0.8),
     (flat(rtt=1.6), 0.8),
     (flat(rtt=1.59), None),
@@ -789,7 +806,8 @@ BUCKETS = [
     (shaped(599, 200, 200, 200, 200), 0.75),
     (shaped(600, 600, 200, 200, 200), 0.93),
     (shaped(320, 70, 70, 70, 70), 0.93),
-    (shaped(230, 70, 70, 70, 70), 0.75),
+    (shaped(237.772160, 70, 70, 70, 70), 0.75),  # 20 MiB more, which the buffers hold
+    (shaped(237.772161, 70, 70, 70, 70), 0.93),
     (shaped(600, 200), None),
     (shaped(600, 200, 200), 0.93),
     (shaped(900, 200, 200, 200, 401), None),
@@ -988,6 +1006,13 @@ def test_a_full_window_that_was_larger_holds_a_flow(held, is_held):
     assert overflow.is_held_by_its_window(lost_at(HELD, held=held)) is is_held
     larger = {**HELD, 5.0: (0.1, 2e6, 0.0)}
     assert not overflow.is_held_by_its_window(lost_at(larger, held=held))
+
+
+@pytest.mark.parametrize(("samples", "confidence"), [((), "medium"), (FULL_CPU, "low")])
+def test_a_queue_that_overflows_is_less_certain_beside_a_full_cpu(samples, confidence):
+    held = {"in_flight": 8e5, "cwnd": 1e6}
+    own = lost_at({0.5: (0.2, 2e6, 5.0)}, held=held, phase={"sender": samples}, evidence=EXPECTED)
+    assert overflow.overflowing_queue(own).confidence == confidence
 
 
 def in_bursts(lost=10, cwnd=1448 * 25, spread=0.0, **values):

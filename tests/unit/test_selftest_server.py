@@ -8,6 +8,7 @@ Whatever they send or hold open, who knows the secret is served, and the process
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -292,6 +293,32 @@ def test_an_address_of_several_devices_is_planned_where_packets_leave(
         assert session._describe_host({})["host"].get("planned") == planned
     finally:
         session.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ECONNREFUSED, "refused"),
+        (errno.EHOSTUNREACH, "no-route"),
+        (errno.ENETUNREACH, "unreachable"),
+        (errno.ETIMEDOUT, "timeout"),
+        (None, "timeout"),
+    ],
+)
+def test_a_connection_that_fails_has_a_reason(number, reason, monkeypatch):
+    class Failing(socket.socket):
+        def connect(self, _):
+            raise OSError(number, os.strerror(number)) if number else TimeoutError
+
+    monkeypatch.setattr(peer.socket, "socket", Failing)
+    here = ip_address(HOST)
+    with pytest.raises(peer.AbsentError) as caught:
+        peer.connect_to_helper(here, 45678, SECRET, here)
+    words = os.strerror(number) if number else "no response"
+    assert (caught.value.reason, caught.value.text) == (
+        reason,
+        f"connect to port 45678 of {HOST}: {words}",
+    )
 
 
 def test_a_client_is_told_that_iperf3_is_missing_there():

@@ -702,3 +702,15 @@ def test_nobody_is_asked_where_arp_cannot_tell(peer, mac, gateway):
     route = KernelRoute(1, HERE, gateway and ip_address(gateway), None, False)
     device = session.Device(1, "no-such-nic", mac=mac)
     assert reach.answering_macs(ip_address(peer), route, device) == ()
+
+
+@pytest.mark.parametrize("gateway", [None, HERE])
+def test_how_a_peer_is_reached_names_the_device_and_the_gateway(gateway):
+    route = KernelRoute(1, HERE, gateway, None, True)
+    found = reach.check_reach(HERE, route, session.Device(1, "lo", mac=""))
+    assert found.ping in (True, None)  # only root may send one
+    assert replace(found, ping=None) == reach.Reach(route="lo", gateway=gateway and str(HERE))
+
+
+def test_datagrams_that_could_not_be_sent_one_way_fail_the_step():
+    assert phases._one_way_result(OneWay("reverse", 1e6), "refused") == ("fail", "back: refused")

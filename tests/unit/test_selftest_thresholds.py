@@ -544,7 +544,7 @@ COUNTED = [
         0.101,
         "D17 limit",
     ),
-    ("what BBR takes for policed", bbr_flow, 0.19, 0.2, "D17 limit"),
+    ("what BBR takes for policed", bbr_flow, 0.195, 0.196, "D17 limit"),
     ("what BBR may lose", lambda v: bbr_flow(retrans=v), 1.1e-4, 0.9e-4, "D18 limit"),
     ("how long a window limits BBR", lambda v: bbr_flow(rwnd=v), 0.155, 0.145, "D18 limit"),
     ("what BBR has in flight", lambda v: bbr_flow(unacked=v), 685, 695, "D18 limit"),

@@ -12,7 +12,8 @@ import pytest
 from selftest_pages import EACH, large, tcp_phase, traced
 from selftest_runs import PUBLISHED
 
-from neuca_tools.selftest.evidence import Evidence, Sample
+from neuca_tools.selftest.evidence import Evidence, Phase, Sample
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.panels import (
@@ -72,6 +73,12 @@ def test_a_peers_samples_of_another_clock_are_drawn_at_our_times():
     panels, found = timeline_panels(Evidence(phases=(phase,)))
     times = [time for time, _ in panels[WHERE].lines[0].parts[0]]
     assert (times[0], times[-1], found[0].end) == (1.0, 10.0, 10.0)
+
+
+def test_a_test_may_take_less_than_a_second():
+    for intervals, end in (((), 0.0), ((Interval(0.0, 0.5, rate=1e9),), 0.5)):
+        run = Run("iperf3", protocol="tcp", flows=(Flow("forward", intervals),))
+        assert bands(Evidence(phases=(Phase("tcp", run=run),))) == [("tcp", 0.0, end)]
 
 
 def test_runs_without_a_clock_follow_one_another():

@@ -12,6 +12,7 @@ import pytest
 from neuca_tools.backends import hostfacts
 from neuca_tools.backends.hostfacts import _sysctl_files, read_tuning_inputs
 from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.model import Device, World
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.sysctld import OURS, order_files, parse_files
 
@@ -122,3 +123,29 @@ def test_a_long_file_is_read_to_its_end(tmp_path):
     filler = "# filler\n" * 200_000
     (directory / "long.conf").write_text(f"{filler}net.core.rmem_max = 7\n")
     assert hostfacts.existing_sysctl_settings(directory).setting(RMEM).value == "7"
+
+
+def test_what_advertisements_may_set_is_as_a_file_says_or_as_of_a_new_device(tmp_path, monkeypatch):
+    monkeypatch.setattr(hostfacts.sysctl, "ROOT", tmp_path / "none")
+    directory = tmp_path / "etc/sysctl.d"
+    directory.mkdir(parents=True)
+    (directory / "own.conf").write_text(
+        "net.ipv6.conf.lo.hop_limit = 70\nnet.ipv6.neigh.lo.gc_stale_time = soon\n"
+    )
+    now = {
+        f"net/ipv6/{name}": "9"
+        for name in (
+            "conf/lo/hop_limit",
+            "conf/lo/mtu",
+            "neigh/lo/gc_stale_time",
+            "neigh/lo/retrans_time_ms",
+            "conf/lo/accept_ra",
+        )
+    }
+    world = World(devices={1: Device(1, "lo", mtu=1400)})
+    assert hostfacts.values_without_advertisements(world, now, directory) == {
+        "net/ipv6/conf/lo/hop_limit": "70",
+        "net/ipv6/conf/lo/mtu": "1400",
+        "net/ipv6/neigh/lo/gc_stale_time": "60",
+        "net/ipv6/neigh/lo/retrans_time_ms": "1000",
+    }

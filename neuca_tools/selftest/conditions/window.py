@@ -201,16 +201,19 @@ def is_window(look: Look) -> bool:
     return is_possible or _has_constant_flight(look)
 
 
+def _is_chosen(look: Look) -> bool:
+    """Whether somebody chose a buffer, which may be smaller than any usual one."""
+    return look.run.buffer is not None or look.run.system == EMBEDDED
+
+
 def _may_be_buffer(look: Look, size: float) -> bool:
     """Whether so many bytes may be all that a buffer of a host allows its streams."""
-    is_chosen = look.run.buffer is not None or look.run.system == EMBEDDED
-    return is_chosen or size >= SMALLEST_BUFFER * look.streams
+    return _is_chosen(look) or size >= SMALLEST_BUFFER * look.streams
 
 
 def _is_below_receivers(look: Look) -> bool:
     """Whether it is smaller than any receiver's, on a path between networks of unknown length."""
-    is_chosen = look.run.buffer is not None or look.run.system == EMBEDDED
-    if is_chosen or look.rtt or look.run.is_local_network:
+    if _is_chosen(look) or look.rtt or look.run.is_local_network:
         return False
     return (look.cwnd or math.inf) < SMALLEST_WINDOW * look.streams
 

@@ -369,8 +369,8 @@ def growth_of_fact(fact: Optional[Fact]) -> float:
 
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
     """The samples after slow start; the later half of a test that was too short for that."""
-    if len(samples) < 2:
-        return tuple(samples)
+    if not samples:
+        return ()
     begin = samples[0].time + slow_start(rtt)
     late = tuple(sample for sample in samples if sample.time >= begin)
     if len(late) > 1:
