@@ -1395,6 +1395,13 @@ def test_what_iperf_says_of_the_connection_is_no_fault_of_its_arguments(said):
     assert "D47" not in causes(f"iperf3: error - {said}\n")
 
 
+def test_a_full_link_in_one_direction_is_slower_than_the_other():
+    there = text([941.0] * 6, [600] * 6, command="-c 10.20.0.9")
+    back = text([94.1] * 6, command="-c 10.20.0.9 -R")
+    (finding,) = [one for one in told(there + back).findings if one.severity != "info"]
+    assert (finding.id, finding.direction) == ("D27", "reverse")
+
+
 def test_datagrams_of_both_directions_at_once_are_not_compared():
     """A receiver that does not keep up with one; nothing says that the other is policed."""
     row = "[{}][{}-S]   {}.00-{}.00   sec   509 MBytes  {} Gbits/sec  {}"
