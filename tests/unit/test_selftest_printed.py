@@ -1343,6 +1343,9 @@ def test_a_protocol_that_a_host_lacks_is_no_other_program():
         ("unable to write to stream socket: Message too long", "-l"),
         ("parameter error - block size too large (maximum = 1048576 bytes)", "-l"),
         ("parameter error - cannot be both server and client", "arguments"),
+        ("unable to connect to server: Permission denied", "does not let iperf send"),
+        ("unable to write to stream socket: No buffer space available", "queue is full"),
+        ("unable to create a new stream: Too many open files", "so many streams"),
     ],
 )
 def test_what_iperf_itself_says_is_wrong_is_the_cause(said, meaning):
@@ -1393,6 +1396,33 @@ def test_a_test_that_ran_in_one_direction_only_is_inconclusive():
 )
 def test_what_iperf_says_of_the_connection_is_no_fault_of_its_arguments(said):
     assert "D47" not in causes(f"iperf3: error - {said}\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "control socket has closed unexpectedly",
+        "unable to receive control message: Connection reset by peer",
+        "select failed: Bad file descriptor",
+        "unable to write to stream socket: Broken pipe",
+    ],
+)
+def test_a_connection_that_breaks_during_the_test_is_named_after_what_limited_it(said):
+    begun = "[  5] local 192.0.2.2 port 34 connected to 192.0.2.1 port 5201\n"
+    cut = text([38, 25, 30, 36, 24, 31], [60, 20, 42, 58, 22, 40], [3, 40, 8, 2, 44, 9], WAN)
+    for results, wanted in ((begun, ["D47"]), (cut.replace("iperf Done.\n", ""), ["D05", "D47"])):
+        diagnosis = told(f"{results}iperf3: error - {said}\n")
+        assert [one.id for one in diagnosis.findings] == wanted
+        assert diagnosis.findings[-1].title == "connection lost"
+        assert (diagnosis.exit_code, diagnosis.inconclusive) == (
+            ExitCode.INCONCLUSIVE,
+            f"iperf did not finish: {said}",
+        )
+
+
+def test_a_peer_that_resets_the_connection_at_once_has_no_server_of_iperf3():
+    said = "iperf3: error - unable to receive control message: Connection reset by peer\n"
+    assert causes(f"Connecting to host 192.0.2.1, port 5201\n{said}") == ["D35"]
 
 
 def test_a_full_link_in_one_direction_is_slower_than_the_other():

@@ -36,7 +36,8 @@ _SENT = re.compile(r"Sent (\d{1,18}) datagrams")
 _SENDING = re.compile(r"Sending (\d{1,9}) byte datagrams")
 _PORT = re.compile(r"(?:TCP|UDP) port (\d{1,5})")
 _FAILED = re.compile(
-    r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
+    r"(?:connect|write\d?|bind|read|recv)(?: to \S{1,80} port \d{1,5})? failed:?"
+    r" *\(?([^)\n]{1,200})"
 )
 # Of a bounce-back test, whose rate counts both directions.
 _BURSTS = re.compile(r"Bursting: *(\d{1,9}) Byte writes (\d{1,9}) times every ([\d.]{1,12}) second")
