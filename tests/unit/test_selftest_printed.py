@@ -1425,6 +1425,19 @@ def test_a_peer_that_resets_the_connection_at_once_has_no_server_of_iperf3():
     assert causes(f"Connecting to host 192.0.2.1, port 5201\n{said}") == ["D35"]
 
 
+@pytest.mark.parametrize(("lost", "is_so"), [(1900, False), (2100, True), (93000, True)])
+def test_datagrams_that_are_neither_few_nor_very_many_overload_the_path_or_the_receiver(
+    lost, is_so
+):
+    sent = "[  5]   0.00-4.00   sec   143 MBytes   300 Mbits/sec  0.000 ms  0/100000 (0%)  sender\n"
+    rate = 300 * (1 - lost / 1e5)
+    row = _row(0, 4, rate, f"0.455 ms  {lost}/100000 (x%)  receiver")
+    diagnosis = told(f"$ iperf3 -c 203.0.113.20 -u -b 300M\n{sent}{row}\n")
+    titles = ["path or receiver overloaded"] if is_so else []
+    assert [one.title for one in diagnosis.findings if one.severity != "info"] == titles
+    assert next(one.id for one in (*diagnosis.findings, *diagnosis.possible)) == "D07"
+
+
 def test_a_full_link_in_one_direction_is_slower_than_the_other():
     there = text([941.0] * 6, [600] * 6, command="-c 10.20.0.9")
     back = text([94.1] * 6, command="-c 10.20.0.9 -R")

@@ -31,6 +31,7 @@ from neuca_tools.selftest.conditions import (
 from neuca_tools.selftest.conditions.base import Cause, Hit, Session
 from neuca_tools.selftest.conditions.queues import BLOAT, DROPS
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
+from neuca_tools.selftest.conditions.udp import OVERLOADED
 from neuca_tools.selftest.evidence.look import Look
 
 SOURCES = {
@@ -178,6 +179,7 @@ EXPLANATIONS = (
     Explanation(
         ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
     ),
+    Explanation((OVERLOADED,), ("D15", "D17", "D18", "D19", "D39"), "that says which it is"),
     Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
         ("D18",),
