@@ -12,6 +12,7 @@ from selftest_runs import diagnose
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.text import report_text
 
 WAN = ("198.51.100.7", "203.0.113.20")
 LAN = ("10.20.0.8", "10.20.0.9")
@@ -1436,6 +1437,26 @@ def test_datagrams_that_are_neither_few_nor_very_many_overload_the_path_or_the_r
     titles = ["path or receiver overloaded"] if is_so else []
     assert [one.title for one in diagnosis.findings if one.severity != "info"] == titles
     assert next(one.id for one in (*diagnosis.findings, *diagnosis.possible)) == "D07"
+
+
+@pytest.mark.parametrize(
+    ("command", "size", "rate", "said"),
+    [
+        ("$ iperf3 -c 203.0.113.20 -u -b 3M\n", 366, "3.00", "-b asks for 3.00 Mbit/s"),
+        ("", 128, "1.05", "without -b, iperf sends 1.05 Mbit/s over UDP"),
+        ("", 134, "1.10", None),
+    ],
+)
+def test_a_rate_that_was_requested_is_information(command, size, rate, said):
+    row = "[  5] {}.00-{}.00 sec  {} KBytes  {} Mbits/sec  0.030 ms  0/94 (0%)\n"
+    diagnosis = told(command + "".join(row.format(at, at + 1, size, rate) for at in range(4)))
+    shown = [one.text.partition(":")[0] for one in diagnosis.findings]
+    assert shown == ([said] if said else [])
+    lines = report_text(diagnosis).split("\n")
+    assert [line for line in lines if line.startswith("info")] == [
+        f"info        {one.text} ({one.id})" for one in diagnosis.findings
+    ]
+    assert diagnosis.exit_code is ExitCode.PASS
 
 
 def test_a_full_link_in_one_direction_is_slower_than_the_other():
