@@ -85,6 +85,11 @@ def _unstated_blocks(look: Look) -> Optional[Hit]:
     )
 
 
+def nothing_to_send(look: Look) -> Optional[Hit]:
+    """The sender has nothing to send for a while, or was to send no more."""
+    return idle_application(look) or _as_requested(look)
+
+
 def _as_requested(look: Look) -> Optional[Hit]:
     """No more was to be sent: -b asked for this rate, or UDP was tested without it."""
     default = UDP_DEFAULT * look.streams if look.protocol == "udp" else 0.0
@@ -97,7 +102,7 @@ def _as_requested(look: Look) -> Optional[Hit]:
     if look.is_unanswered or look.known_loss >= SLIGHT_LOSS:
         return None
     asked = f"-b asks for {amounts.rate(target)}"
-    if not look.target:
+    if target == default:
         asked = f"without -b, iperf sends {amounts.rate(target)} over UDP"
     return Hit(
         1.0,
@@ -259,7 +264,7 @@ def idle_application(look: Look) -> Optional[Hit]:
     """The sending application has nothing to send, or iperf3 sends whole blocks (-b)."""
     idle = look.windows.idle_share
     if idle is None:
-        return _whole_blocks(look) or _as_requested(look)
+        return _whole_blocks(look)
     if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
         return None
     severity: Optional[Severity] = None

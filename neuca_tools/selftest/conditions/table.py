@@ -83,7 +83,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D01", "receive window too small", "limit", window.full_window),
     Cause("D02", "receiving application too slow", "fault", application.slow_reader),
     Cause("D03", "send buffer too small", "limit", application.sender_buffer),
-    Cause("D04", "sending application has nothing to send", "limit", application.idle_application),
+    Cause("D04", "sending application has nothing to send", "limit", application.nothing_to_send),
     Cause("D05", "limited by loss", "limit", overflow.loss_limited),
     Cause("D06", "smaller packets than the path allows", "limit", of_session=path.wasted_mtu),
     Cause("D07", "UDP receive buffer overflow", "fault", udp.receive_buffer),
