@@ -1466,6 +1466,45 @@ def test_a_full_link_in_one_direction_is_slower_than_the_other():
     assert (finding.id, finding.direction) == ("D27", "reverse")
 
 
+@pytest.mark.parametrize(
+    ("port", "said", "cause"),
+    [
+        (
+            5201,
+            "write failed: Broken pipe\n[  3]  0.0- 0.0 sec   169 KBytes  7.53 Gbits/sec\n",
+            "D35",
+        ),
+        (
+            5201,
+            "[  3]  0.0- 1.0 sec  18014398509481962 KBytes  18014398509481962 KBytes/sec\n",
+            "D35",
+        ),
+        (
+            5001,
+            "write failed: Broken pipe\n[  3]  0.0- 0.0 sec   169 KBytes  7.53 Gbits/sec\n",
+            "D47",
+        ),
+        (5201, "[  3]  0.0-10.0 sec  1.09 GBytes   941 Mbits/sec\n", None),
+    ],
+)
+def test_iperf_2_gets_nothing_through_to_the_port_of_iperf3(port, said, cause):
+    head = f"[  3] local 10.20.0.8 port 40000 connected with 10.20.0.9 port {port}\n"
+    assert causes(f"Client connecting to a, TCP port {port}\n{head}{said}") == [cause] * bool(cause)
+
+
+@pytest.mark.parametrize(
+    ("count", "again", "cause"),
+    [(10, "9", ["D21"]), (3, "9", []), (10, "0", []), (10, "", ["D21"])],
+)
+def test_nothing_arrives_that_was_sent_again_and_again(count, again, cause):
+    """Of a client with -R, to which only the small packets of the control connection get through."""
+    rows = [_row(at, at + 1, 0, "") for at in range(count)]
+    sent = f"[  5]   0.00-{count}.04 sec  84.8 KBytes  69.2 Kbits/sec  {again}  sender"
+    head = "Connecting to host 203.0.113.20, port 5201\nReverse mode, remote host is sending"
+    ids = causes("\n".join([head, *rows, sent, _row(0, count, 0, "receiver"), ""]))
+    assert ids == cause
+
+
 def test_datagrams_of_both_directions_at_once_are_not_compared():
     """A receiver that does not keep up with one; nothing says that the other is policed."""
     row = "[{}][{}-S]   {}.00-{}.00   sec   509 MBytes  {} Gbits/sec  {}"

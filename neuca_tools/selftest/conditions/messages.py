@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
+from neuca_tools.selftest.evidence.look import Look
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
@@ -23,6 +24,8 @@ CLOSED = re.compile(
     r"control socket has closed unexpectedly|control message.{0,100}: connection reset",
     re.IGNORECASE,
 )
+# Of iperf3; seconds that a test takes at least.
+IPERF3_PORT, SHORTEST_TEST = 5201, 0.1
 LOST = "connection lost"  # the other title of D47
 
 
@@ -147,6 +150,13 @@ def _has_begun(session: Session) -> bool:
     return any(look.run.connections or look.run.flows for look in session.looks)
 
 
+def _is_to_iperf3(look: Look) -> bool:
+    """Whether iperf 2 got nothing through to the port of iperf3, whose server closes at once."""
+    ports = {connection.remote_port for connection in look.run.connections}
+    seconds = max((interval.end for interval in look.flow.intervals), default=0.0)
+    return look.run.tool == "iperf" and IPERF3_PORT in ports and seconds < SHORTEST_TEST
+
+
 def other_program(session: Session) -> Optional[Hit]:
     if session.evidence.reach.wrong_peer:
         return Hit(
@@ -158,6 +168,7 @@ def other_program(session: Session) -> Optional[Hit]:
             "address (arping -D)",
         )
     said = error_text(session)
+    is_mixed = any(map(_is_to_iperf3, session.looks))
     if CLOSED.search(said) and not _has_begun(session):
         return Hit(
             0.9,
@@ -168,7 +179,7 @@ def other_program(session: Session) -> Optional[Hit]:
             "peer",
             confidence="medium",
         )
-    if not OTHER_PROGRAM.search(said):
+    if not OTHER_PROGRAM.search(said) and not is_mixed:
         return None
     return Hit(
         0.9,
@@ -189,7 +200,7 @@ def unusable_arguments(session: Session) -> Optional[Hit]:
         hit = Hit(1.0, message.meaning, (single_fact("iperf", said),), message.advice, "tool")
         if message.title != LOST:
             return hit
-        if _has_begun(session):
+        if _has_begun(session) and other_program(session) is None:
             # What limited the rate until then counts for more.
             share = 0.5 if any(look.rate for look in session.looks) else 0.9
             return hit._replace(share=share, confidence="medium", title=LOST)
