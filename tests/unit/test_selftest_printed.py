@@ -1243,6 +1243,20 @@ def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
     assert [causes(each) for each in received] == [["D18"], []]
 
 
+@pytest.mark.parametrize(
+    ("rates", "cause"),
+    [
+        ([930.0] * 5 + [400.0, 408.0, 395.0, 402.0, 399.0], ["D18"]),
+        ([930.0] * 4 + [400.0, 408.0, 395.0, 402.0, 399.0, 401.0], []),
+        ([930.0] * 5 + [660.0, 668.0, 655.0, 662.0, 659.0], []),
+        ([930.0] * 5 + [400.0, 490.0, 355.0, 422.0, 449.0], []),
+        ([930.0] * 5 + [400.0, 408.0, 395.0, 402.0, 399.0] + [928.0] * 3, []),
+    ],
+)
+def test_one_even_rate_after_another_is_what_a_bucket_leaves(rates, cause):
+    assert causes(text(rates)) == cause
+
+
 def test_a_bucket_is_emptied_once_and_at_the_beginning():
     """Of three tests that become slow, one becomes fast again, and of one the beginning is missing."""
     rates = [950.0] * 3 + [24.0, 10.4, 10.6, 21.0, 10.5, 10.4, 10.5, 20.9]
