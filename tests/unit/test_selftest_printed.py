@@ -128,6 +128,11 @@ def udp(arriving, offered, ends=LAN, size=1448) -> str:
     return "\n".join(lines) + "\n"
 
 
+def udp_silence(start, end) -> str:
+    """A server's rows without a datagram."""
+    return "".join(_row(at, at + 1, 0, "0.030 ms  0/0 (0%)") + "\n" for at in range(start, end))
+
+
 def told(content: str) -> Diagnosis:
     return diagnose(evidence_of(content.encode()))
 
@@ -1471,6 +1476,14 @@ def test_a_rate_that_was_requested_is_information(command, size, rate, said):
         f"info        {one.text} ({one.id})" for one in diagnosis.findings
     ]
     assert diagnosis.exit_code is ExitCode.PASS
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(10, ["for 4.00 s nothing was transferred"]), (0.1, [])]
+)
+def test_datagrams_wait_in_no_buffer(rate, words):
+    """A slow test has a datagram in some intervals only."""
+    assert list(told(udp([rate] * 3, [rate] * 3) + udp_silence(3, 7)).failures) == words
 
 
 def test_a_full_link_in_one_direction_is_slower_than_the_other():
