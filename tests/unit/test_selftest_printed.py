@@ -12,6 +12,7 @@ from selftest_runs import diagnose
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.text import report_text
 
 WAN = ("198.51.100.7", "203.0.113.20")
 LAN = ("10.20.0.8", "10.20.0.9")
@@ -125,6 +126,11 @@ def udp(arriving, offered, ends=LAN, size=1448) -> str:
         lost = int(count * (1 - got / sent))
         lines.append(_row(at, at + 1, got, f"0.030 ms  {lost}/{count} ({lost / count:.1%})"))
     return "\n".join(lines) + "\n"
+
+
+def udp_silence(start, end) -> str:
+    """A server's rows without a datagram."""
+    return "".join(_row(at, at + 1, 0, "0.030 ms  0/0 (0%)") + "\n" for at in range(start, end))
 
 
 def told(content: str) -> Diagnosis:
@@ -1242,6 +1248,20 @@ def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
     assert [causes(each) for each in received] == [["D18"], []]
 
 
+@pytest.mark.parametrize(
+    ("rates", "cause"),
+    [
+        ([930.0] * 5 + [400.0, 408.0, 395.0, 402.0, 399.0], ["D18"]),
+        ([930.0] * 4 + [400.0, 408.0, 395.0, 402.0, 399.0, 401.0], []),
+        ([930.0] * 5 + [660.0, 668.0, 655.0, 662.0, 659.0], []),
+        ([930.0] * 5 + [400.0, 490.0, 355.0, 422.0, 449.0], []),
+        ([930.0] * 5 + [400.0, 408.0, 395.0, 402.0, 399.0] + [928.0] * 3, []),
+    ],
+)
+def test_one_even_rate_after_another_is_what_a_bucket_leaves(rates, cause):
+    assert causes(text(rates)) == cause
+
+
 def test_a_bucket_is_emptied_once_and_at_the_beginning():
     """Of three tests that become slow, one becomes fast again, and of one the beginning is missing."""
     rates = [950.0] * 3 + [24.0, 10.4, 10.6, 21.0, 10.5, 10.4, 10.5, 20.9]
@@ -1343,6 +1363,9 @@ def test_a_protocol_that_a_host_lacks_is_no_other_program():
         ("unable to write to stream socket: Message too long", "-l"),
         ("parameter error - block size too large (maximum = 1048576 bytes)", "-l"),
         ("parameter error - cannot be both server and client", "arguments"),
+        ("unable to connect to server: Permission denied", "does not let iperf send"),
+        ("unable to write to stream socket: No buffer space available", "queue is full"),
+        ("unable to create a new stream: Too many open files", "so many streams"),
     ],
 )
 def test_what_iperf_itself_says_is_wrong_is_the_cause(said, meaning):
@@ -1393,6 +1416,120 @@ def test_a_test_that_ran_in_one_direction_only_is_inconclusive():
 )
 def test_what_iperf_says_of_the_connection_is_no_fault_of_its_arguments(said):
     assert "D47" not in causes(f"iperf3: error - {said}\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "control socket has closed unexpectedly",
+        "unable to receive control message: Connection reset by peer",
+        "select failed: Bad file descriptor",
+        "unable to write to stream socket: Broken pipe",
+    ],
+)
+def test_a_connection_that_breaks_during_the_test_is_named_after_what_limited_it(said):
+    begun = "[  5] local 192.0.2.2 port 34 connected to 192.0.2.1 port 5201\n"
+    cut = text([38, 25, 30, 36, 24, 31], [60, 20, 42, 58, 22, 40], [3, 40, 8, 2, 44, 9], WAN)
+    for results, wanted in ((begun, ["D47"]), (cut.replace("iperf Done.\n", ""), ["D05", "D47"])):
+        diagnosis = told(f"{results}iperf3: error - {said}\n")
+        assert [one.id for one in diagnosis.findings] == wanted
+        assert diagnosis.findings[-1].title == "connection lost"
+        assert (diagnosis.exit_code, diagnosis.inconclusive) == (
+            ExitCode.INCONCLUSIVE,
+            f"iperf did not finish: {said}",
+        )
+
+
+def test_a_peer_that_resets_the_connection_at_once_has_no_server_of_iperf3():
+    said = "iperf3: error - unable to receive control message: Connection reset by peer\n"
+    assert causes(f"Connecting to host 192.0.2.1, port 5201\n{said}") == ["D35"]
+
+
+@pytest.mark.parametrize(("lost", "is_so"), [(1900, False), (2100, True), (93000, True)])
+def test_datagrams_that_are_neither_few_nor_very_many_overload_the_path_or_the_receiver(
+    lost, is_so
+):
+    sent = "[  5]   0.00-4.00   sec   143 MBytes   300 Mbits/sec  0.000 ms  0/100000 (0%)  sender\n"
+    rate = 300 * (1 - lost / 1e5)
+    row = _row(0, 4, rate, f"0.455 ms  {lost}/100000 (x%)  receiver")
+    diagnosis = told(f"$ iperf3 -c 203.0.113.20 -u -b 300M\n{sent}{row}\n")
+    titles = ["path or receiver overloaded"] if is_so else []
+    assert [one.title for one in diagnosis.findings if one.severity != "info"] == titles
+    assert next(one.id for one in (*diagnosis.findings, *diagnosis.possible)) == "D07"
+
+
+@pytest.mark.parametrize(
+    ("command", "size", "rate", "said"),
+    [
+        ("$ iperf3 -c 203.0.113.20 -u -b 3M\n", 366, "3.00", "-b asks for 3.00 Mbit/s"),
+        ("", 128, "1.05", "without -b, iperf sends 1.05 Mbit/s over UDP"),
+        ("", 134, "1.10", None),
+    ],
+)
+def test_a_rate_that_was_requested_is_information(command, size, rate, said):
+    row = "[  5] {}.00-{}.00 sec  {} KBytes  {} Mbits/sec  0.030 ms  0/94 (0%)\n"
+    diagnosis = told(command + "".join(row.format(at, at + 1, size, rate) for at in range(4)))
+    shown = [one.text.partition(":")[0] for one in diagnosis.findings]
+    assert shown == ([said] if said else [])
+    lines = report_text(diagnosis).split("\n")
+    assert [line for line in lines if line.startswith("info")] == [
+        f"info        {one.text} ({one.id})" for one in diagnosis.findings
+    ]
+    assert diagnosis.exit_code is ExitCode.PASS
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(10, ["for 4.00 s nothing was transferred"]), (0.1, [])]
+)
+def test_datagrams_wait_in_no_buffer(rate, words):
+    """A slow test has a datagram in some intervals only."""
+    assert list(told(udp([rate] * 3, [rate] * 3) + udp_silence(3, 7)).failures) == words
+
+
+def test_a_full_link_in_one_direction_is_slower_than_the_other():
+    there = text([941.0] * 6, [600] * 6, command="-c 10.20.0.9")
+    back = text([94.1] * 6, command="-c 10.20.0.9 -R")
+    (finding,) = [one for one in told(there + back).findings if one.severity != "info"]
+    assert (finding.id, finding.direction) == ("D27", "reverse")
+
+
+@pytest.mark.parametrize(
+    ("port", "said", "cause"),
+    [
+        (
+            5201,
+            "write failed: Broken pipe\n[  3]  0.0- 0.0 sec   169 KBytes  7.53 Gbits/sec\n",
+            "D35",
+        ),
+        (
+            5201,
+            "[  3]  0.0- 1.0 sec  18014398509481962 KBytes  18014398509481962 KBytes/sec\n",
+            "D35",
+        ),
+        (
+            5001,
+            "write failed: Broken pipe\n[  3]  0.0- 0.0 sec   169 KBytes  7.53 Gbits/sec\n",
+            "D47",
+        ),
+        (5201, "[  3]  0.0-10.0 sec  1.09 GBytes   941 Mbits/sec\n", None),
+    ],
+)
+def test_iperf_2_gets_nothing_through_to_the_port_of_iperf3(port, said, cause):
+    head = f"[  3] local 10.20.0.8 port 40000 connected with 10.20.0.9 port {port}\n"
+    assert causes(f"Client connecting to a, TCP port {port}\n{head}{said}") == [cause] * bool(cause)
+
+
+@pytest.mark.parametrize(
+    ("count", "again", "cause"),
+    [(10, "9", ["D21"]), (3, "9", []), (10, "0", []), (10, "", ["D21"])],
+)
+def test_nothing_arrives_that_was_sent_again_and_again(count, again, cause):
+    """Of a client with -R, to which only the small packets of the control connection get through."""
+    rows = [_row(at, at + 1, 0, "") for at in range(count)]
+    sent = f"[  5]   0.00-{count}.04 sec  84.8 KBytes  69.2 Kbits/sec  {again}  sender"
+    head = "Connecting to host 203.0.113.20, port 5201\nReverse mode, remote host is sending"
+    ids = causes("\n".join([head, *rows, sent, _row(0, count, 0, "receiver"), ""]))
+    assert ids == cause
 
 
 def test_datagrams_of_both_directions_at_once_are_not_compared():

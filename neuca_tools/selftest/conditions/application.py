@@ -10,6 +10,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import thresholds
 from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
+from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
 from neuca_tools.selftest.evidence import Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, sockets_in_all, steady_sockets
 
@@ -38,6 +39,8 @@ IDLE_SHARE = 0.5  # of the time with nothing in flight (D04)
 NEGLIGIBLE_LOSS = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
 NETWORK_SHARE = 0.8  # of the time that neither window nor buffer explains (D05)
 NOTHING_TO_SEND = "the sending application had nothing to send"
+# bit/s of a stream: UDP_RATE of iperf3, and iperf 2 alike; of this, three digits are printed.
+UDP_DEFAULT, ROUNDED = 1024 * 1024, 0.01
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
 
 
@@ -79,6 +82,36 @@ def _unstated_blocks(look: Look) -> Optional[Hit]:
         "tool",
         confidence="medium",
         title=BELOW_BLOCKS,
+    )
+
+
+def nothing_to_send(look: Look) -> Optional[Hit]:
+    """The sender has nothing to send for a while, or was to send no more."""
+    return idle_application(look) or _as_requested(look)
+
+
+def _as_requested(look: Look) -> Optional[Hit]:
+    """No more was to be sent: -b asked for this rate, or UDP was tested without it."""
+    default = UDP_DEFAULT * look.streams if look.protocol == "udp" else 0.0
+    target, rate = look.target or default, look.known_rate
+    is_so = abs(rate - target) <= ROUNDED * target
+    if look.target:
+        is_so = thresholds.is_at_target(look, thresholds.THROUGHPUT)
+    if not look.is_unsampled or not is_so or look.run.error:
+        return None
+    if look.is_unanswered or look.known_loss >= SLIGHT_LOSS:
+        return None
+    asked = f"-b asks for {amounts.rate(target)}"
+    if target == default:
+        asked = f"without -b, iperf sends {amounts.rate(target)} over UDP"
+    return Hit(
+        1.0,
+        f"{asked}: the test does not show what the path can carry",
+        (single_fact("-b", round(target)),),
+        FEED_THE_SENDER,
+        "tool",
+        severity="info",
+        title="as much as was requested",
     )
 
 

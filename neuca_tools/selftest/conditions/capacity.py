@@ -82,8 +82,7 @@ def _full_link(look: Look, speed: float) -> Hit:
 def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     rates = known_rates(look.all_intervals)
-    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
+    times = _least_fall(look, rates)
     drop = next((index for index, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:drop], rates[drop:]
     if not early or _is_down(look, rest) or _is_shaped_by_loss(look, rest):
@@ -94,6 +93,26 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     seconds = look.all_intervals[drop].start
     excess = (mean(early) - slow) * seconds / 8
     return _bucket_hit(look, mean(early), _rate_of_tokens(rest, slow), excess)
+
+
+def _least_fall(look: Look, rates: Sequence[float]) -> float:
+    """By how much the rate falls at least once a bucket is empty."""
+    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
+    is_sure = look.is_counted_by_receiver or _is_step(rates)
+    return figures.ARRIVED_RATIO if is_sure else BURST_RATIO
+
+
+def _is_step(rates: Sequence[float]) -> bool:
+    """Whether one rate follows another, even one: a full buffer of the sender shows in one alone.
+
+    Both last for MIN_INTERVALS at least.
+    """
+    slow = [rate for rate in rates if rate * figures.ARRIVED_RATIO <= rates[0]]
+    early = rates[: len(rates) - len(slow)]
+    if min(len(early), len(slow)) < figures.MIN_INTERVALS or max(slow) > min(early):
+        return False
+    is_even = pstdev(slow) < figures.STEADY_SPREAD * mean(slow)
+    return is_even and pstdev(early) < figures.UNEVEN_SPREAD * mean(early)
 
 
 def _rate_of_tokens(rates: Sequence[float], usual: float) -> float:
@@ -133,10 +152,12 @@ def _is_shaped_by_loss(look: Look, rates: Sequence[float]) -> bool:
 def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional[Hit]:
     if excess <= figures.buffered_bytes(look) and not look.is_counted_by_receiver:
         return None
+    is_slight = fast < BURST_RATIO * slow and not look.is_counted_by_receiver
+    or_host = ", or a host that became slower (heat, other work)" if is_slight else ""
     return Hit(
         0.93,
         f"the first {amounts.size(excess)} went at {amounts.rate(fast)}, everything "
-        f"after that at {amounts.rate(slow)}: a token bucket of that size and rate",
+        f"after that at {amounts.rate(slow)}: a token bucket of that size and rate{or_host}",
         (
             single_fact("at first, bit/s", round(fast)),
             single_fact("after that, bit/s", round(slow)),

@@ -50,7 +50,8 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
     if fast <= ratio * slow or not _totals_differ(session):
         return None
     slower = session.named("tcp", direction)
-    if slower is not None and (path_capacity(slower) or path_rate(slower)):
+    limit = slower and (path_capacity(slower) or path_rate(slower))
+    if limit and limit.severity != "info":
         return None  # the path limits this direction, which is the finding (D18)
     return Hit(
         1 - slow / fast,

@@ -15,6 +15,7 @@ from neuca_tools.selftest.conditions.figures import STEADY_SPREAD, cap_above
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
+    CLEAR_LOSS,
     COUNTED_SHARE,
     MANY_PER_SECOND,
     VERY_FEW_PER_SECOND,
@@ -43,7 +44,6 @@ HEAVY_TCP_LOSS = 0.005  # of the bytes of TCP: more than a full queue causes (D1
 SURE_LOSSES, LOSS_CONTRAST = 20, 4
 # bit/s, and a share of the expected rate: what is sent more slowly overloads no path.
 DELIBERATE, DELIBERATE_SHARE = 10e6, 0.15
-CLEAR_LOSS = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: datagrams that are sent so slowly and evenly are dropped by no queue or policer.
 GENTLE_RATE = 0.5
 FEW_LOST_PROBES = 2  # of the probes before a test

@@ -108,6 +108,8 @@ def _fills_line(rate: float, speed: float, look: Look) -> bool:
 
 def buffered_bytes(look: Look) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
+    if look.protocol == "udp":
+        return BLOCK  # two of the largest datagrams
     return 2 * (run.send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
 
 

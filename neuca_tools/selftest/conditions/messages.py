@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
+from neuca_tools.selftest.evidence.look import Look
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
@@ -19,7 +20,13 @@ OTHER_PROGRAM = re.compile(
 )
 
 
-CLOSED = re.compile(r"control socket has closed unexpectedly", re.IGNORECASE)
+CLOSED = re.compile(
+    r"control socket has closed unexpectedly|control message.{0,100}: connection reset",
+    re.IGNORECASE,
+)
+# Of iperf3; seconds that a test takes at least.
+IPERF3_PORT, SHORTEST_TEST = 5201, 0.1
+LOST = "connection lost"  # the other title of D47
 
 
 class _Message(NamedTuple):
@@ -28,6 +35,7 @@ class _Message(NamedTuple):
     text: str
     meaning: str
     advice: str
+    title: Optional[str] = None
 
 
 # In the words of iperf_strerror() of iperf3, iperf 2, strerror(3), Windows, and getopt_long(3) of
@@ -69,6 +77,21 @@ _MESSAGES = (
         "ports below 1024 require root; look for a security policy (ESXi, SELinux, a container)",
     ),
     _Message(
+        r"operation not permitted|permission denied",
+        "this host does not let iperf send: a firewall of its own, or a security policy",
+        "look at the rules for outgoing packets (nft list ruleset), and at those of a container",
+    ),
+    _Message(
+        r"stream socket: no buffer space",
+        "more is offered than the NIC sends: its queue is full (ENOBUFS of send(2) on BSD, macOS)",
+        "offer less (-b)",
+    ),
+    _Message(
+        r"too many open files|cannot allocate memory|unable to create thread",
+        "this host lacks descriptors, memory or threads for so many streams",
+        "fewer streams (-P); ulimit -a shows the limits",
+    ),
+    _Message(
         r"message too long|block size (?:invalid|too large)",
         "iperf cannot send blocks of this size (-l)",
         "leave out -l, or use at most 65507 bytes with UDP, 1 MiB with TCP",
@@ -78,6 +101,15 @@ _MESSAGES = (
         r"|option .{0,80}requires an argument",
         "iperf rejected its arguments",
         "correct them: iperf3 --help of this version lists them",
+    ),
+    _Message(
+        r"socket has closed|connection (?:reset|aborted)|connection abort|forcibly closed"
+        r"|broken pipe|select failed: bad file|unable to (?:send|receive) results"
+        r"|server has terminated",
+        "the other iperf ended, the path failed, or a firewall, NAT or proxy closed the connection",
+        "see what the other end printed; --cntl-ka of iperf3 3.17 or later keeps an idle control "
+        "connection open",
+        LOST,
     ),
 )
 
@@ -114,6 +146,17 @@ def server_busy(session: Session) -> Optional[Hit]:
     )
 
 
+def _has_begun(session: Session) -> bool:
+    return any(look.run.connections or look.run.flows for look in session.looks)
+
+
+def _is_to_iperf3(look: Look) -> bool:
+    """Whether iperf 2 got nothing through to the port of iperf3, whose server closes at once."""
+    ports = {connection.remote_port for connection in look.run.connections}
+    seconds = max((interval.end for interval in look.flow.intervals), default=0.0)
+    return look.run.tool == "iperf" and IPERF3_PORT in ports and seconds < SHORTEST_TEST
+
+
 def other_program(session: Session) -> Optional[Hit]:
     if session.evidence.reach.wrong_peer:
         return Hit(
@@ -125,8 +168,8 @@ def other_program(session: Session) -> Optional[Hit]:
             "address (arping -D)",
         )
     said = error_text(session)
-    has_begun = any(look.run.connections or look.run.flows for look in session.looks)
-    if CLOSED.search(said) and not has_begun:
+    is_mixed = any(map(_is_to_iperf3, session.looks))
+    if CLOSED.search(said) and not _has_begun(session):
         return Hit(
             0.9,
             "the peer closed the control connection at once: a program other than an iperf3 server "
@@ -136,7 +179,7 @@ def other_program(session: Session) -> Optional[Hit]:
             "peer",
             confidence="medium",
         )
-    if not OTHER_PROGRAM.search(said):
+    if not OTHER_PROGRAM.search(said) and not is_mixed:
         return None
     return Hit(
         0.9,
@@ -149,10 +192,16 @@ def other_program(session: Session) -> Optional[Hit]:
 
 
 def unusable_arguments(session: Session) -> Optional[Hit]:
-    """iperf says itself why it did not run: its arguments, or what they need, are not usable."""
+    """iperf says itself why it did not run, or not to its end."""
     said = error_text(session)
     for message in _MESSAGES:
-        if re.search(message.text, said, re.IGNORECASE):
-            facts = (single_fact("iperf", said),)
-            return Hit(1.0, message.meaning, facts, message.advice, "tool")
+        if not re.search(message.text, said, re.IGNORECASE):
+            continue
+        hit = Hit(1.0, message.meaning, (single_fact("iperf", said),), message.advice, "tool")
+        if message.title != LOST:
+            return hit
+        if _has_begun(session) and other_program(session) is None:
+            # What limited the rate until then counts for more.
+            share = 0.5 if any(look.rate for look in session.looks) else 0.9
+            return hit._replace(share=share, confidence="medium", title=LOST)
     return None

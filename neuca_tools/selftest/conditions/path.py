@@ -231,7 +231,7 @@ THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 def _stalled_hit(look: Look) -> Optional[Hit]:
     """By iperf's figures alone: the first window went out, and nothing after it."""
-    if look.protocol != "tcp" or look.is_sampled:
+    if look.protocol != "tcp" or look.is_sampled or look.target:
         return None
     first, last = _stalled_interval(look.flow)
     if first is None or last is None or (look.flow.sent.bytes or first.bytes or 0) > SEND_BUFFER:
@@ -263,7 +263,9 @@ def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval
     known = [interval for interval in flow.intervals if interval.bytes is not None]
     if len(known) < 2 or any(interval.bytes for interval in known[1:]):
         return None, None
-    is_stalled = _is_timed_out(known) and (known[0].start == 0 or not _is_anything_through(flow))
+    is_stalled = _is_timed_out(flow, known) and (
+        known[0].start == 0 or not _is_anything_through(flow)
+    )
     return (known[0], known[-1]) if is_stalled else (None, None)
 
 
@@ -273,8 +275,14 @@ def _is_anything_through(flow: Flow) -> bool:
     return bool(first.bytes or flow.received.bytes or not flow.intervals[-1].cwnd)
 
 
-def _is_timed_out(known: Sequence[Interval]) -> bool:
-    """Whether the sender's timer ran out; of two intervals, in each of them."""
+def _is_timed_out(flow: Flow, known: Sequence[Interval]) -> bool:
+    """Whether the sender's timer ran out; of two intervals, in each of them.
+
+    Where no interval has a count, the totals may, or the data stopped for so long.
+    """
+    counts = {interval.retransmits for interval in known}
+    if counts == {None}:
+        return flow.sent.retransmits != 0 and len(known) > BACKED_OFF_INTERVALS
     tries = sum(1 for interval in known if interval.retransmits)
     window = known[-1].cwnd
     if not tries or tries < len(known) == 2:

@@ -138,7 +138,7 @@ def _tests_by_rate(session: Session) -> list[Look]:
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    if not udp.is_losing(look) or look.known_loss < datagrams.CLEAR_LOSS:
+    if not udp.is_losing(look) or look.known_loss < udp.CLEAR_LOSS:
         return False
     return udp.counted_losses(look) < udp.COUNTED_SHARE * udp.lost_datagrams(look)
 

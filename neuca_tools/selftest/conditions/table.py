@@ -31,6 +31,7 @@ from neuca_tools.selftest.conditions import (
 from neuca_tools.selftest.conditions.base import Cause, Hit, Session
 from neuca_tools.selftest.conditions.queues import BLOAT, DROPS
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
+from neuca_tools.selftest.conditions.udp import OVERLOADED
 from neuca_tools.selftest.evidence.look import Look
 
 SOURCES = {
@@ -82,7 +83,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D01", "receive window too small", "limit", window.full_window),
     Cause("D02", "receiving application too slow", "fault", application.slow_reader),
     Cause("D03", "send buffer too small", "limit", application.sender_buffer),
-    Cause("D04", "sending application has nothing to send", "limit", application.idle_application),
+    Cause("D04", "sending application has nothing to send", "limit", application.nothing_to_send),
     Cause("D05", "limited by loss", "limit", overflow.loss_limited),
     Cause("D06", "smaller packets than the path allows", "limit", of_session=path.wasted_mtu),
     Cause("D07", "UDP receive buffer overflow", "fault", udp.receive_buffer),
@@ -178,6 +179,7 @@ EXPLANATIONS = (
     Explanation(
         ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
     ),
+    Explanation((OVERLOADED,), ("D15", "D17", "D18", "D19", "D39"), "it says which of both it is"),
     Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
         ("D18",),

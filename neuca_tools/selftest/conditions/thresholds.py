@@ -41,10 +41,11 @@ def has_passed(look: Look) -> Optional[bool]:
     if wanted is not None:
         return _mean_of_directions(look) >= enough * wanted
     # Nothing is expected, but the test may have been as fast as it was allowed to be.
-    return True if _is_at_target(look, enough) else None
+    return True if is_at_target(look, enough) else None
 
 
-def _is_at_target(look: Look, enough: float) -> bool:
+def is_at_target(look: Look, enough: float) -> bool:
+    """Whether it sent this share of what it was to send (-b), and not much more."""
     target = look.target or float("inf")
     is_enough = look.known_rate >= enough * target or is_as_requested(look)
     return is_enough and look.known_rate <= EXCEEDED_RATIO * target

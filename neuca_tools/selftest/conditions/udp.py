@@ -16,7 +16,9 @@ from neuca_tools.selftest.evidence.look import Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSS_FREE_SHARE = 1e-4  # of the datagrams: who loses less counts as free of loss; our own bound
+OVERLOADED = "path or receiver overloaded"  # the other title of D07
 SLIGHT_LOSS = 0.01  # of the datagrams: a host was busy for a moment
+CLEAR_LOSS = 0.02  # of the datagrams: more than that (D17)
 LASTING_INTERVALS = 5  # each with losses: longer than a moment
 EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
@@ -131,17 +133,39 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look):
         return None
+    # Not so many that only a receiver can be too slow for them.
+    is_either = look.is_unsampled and look.known_loss >= CLEAR_LOSS and not are_many(look)
+    return _overload_hit(look) if is_either else _overflow_hit(look, look.rate)
+
+
+def _overflow_hit(look: Look, rate: float) -> Hit:
     return Hit(
         0.2 if _is_less_than_missing(look) else 0.6,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
-        f"counters, a socket buffer that overflows at {amounts.rate(look.rate)} is the usual "
+        f"counters, a socket buffer that overflows at {amounts.rate(rate)} is the usual "
         f"cause{_fragments_clause(look)}",
         (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence="medium" if _frames_offered(look) >= MANY_PER_SECOND else "low",
+        confidence="medium" if are_many(look) else "low",
         severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
+    )
+
+
+def _overload_hit(look: Look) -> Hit:
+    return Hit(
+        0.6,
+        f"{amounts.percent(look.known_loss)} of the datagrams were lost, and "
+        f"{amounts.rate(look.known_rate)} arrived: the path or the receiver takes no more"
+        f"{_fragments_clause(look)}",
+        (look.loss_fact,),
+        "or offer less (-b) until nothing is lost; UdpRcvbufErrors (nstat) counts what the "
+        "receiver's buffer drops",
+        "receiver",
+        confidence="medium",
+        sysctls=LARGER_RECEIVE_BUFFERS,
+        title=OVERLOADED,
     )
 
 
@@ -186,6 +210,11 @@ def expected_datagrams(flow: Flow) -> int:
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
     return is_unfragmented(look) and _frames_offered(look) <= VERY_FEW_PER_SECOND
+
+
+def are_many(look: Look) -> bool:
+    """Whether so many packets were sent, or may have been, that few receivers keep up with them."""
+    return _frames_offered(look) >= MANY_PER_SECOND
 
 
 def is_unfragmented(look: Look) -> bool:
@@ -272,7 +301,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
         "until nothing is lost",
         "receiver",
-        confidence="medium" if _frames_offered(look) >= MANY_PER_SECOND else "low",
+        confidence="medium" if are_many(look) else "low",
         title="receiver does not keep up with UDP",
     )
 

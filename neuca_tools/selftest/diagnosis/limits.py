@@ -13,11 +13,10 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.datagrams import CLEAR_LOSS
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import causes_of
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
-from neuca_tools.selftest.conditions.udp import is_losing
+from neuca_tools.selftest.conditions.udp import CLEAR_LOSS, is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import EMBEDDED

@@ -11,6 +11,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import table
 from neuca_tools.selftest.conditions.base import Session
 from neuca_tools.selftest.conditions.capacity import capacity_of_path
+from neuca_tools.selftest.conditions.messages import LOST
 from neuca_tools.selftest.conditions.thresholds import (
     BIDIRECTIONAL,
     THROUGHPUT,
@@ -39,7 +40,7 @@ def why_inconclusive(
     evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
 ) -> Optional[str]:
     """Why the test has no result; None if it has one, or if a finding says why it did not run."""
-    if any(finding.id in table.UNFINISHED for finding in findings):
+    if any(finding.id in table.UNFINISHED and finding.title != LOST for finding in findings):
         return None
     cut = next(filter(None, map(_cut_short, looks)), None)
     if cut is not None:

@@ -30,7 +30,7 @@ IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )
 IPERF2 = re.compile(
-    r"iperf|(?:connect|write|bind|read)(?: failed: | to \S{1,80} port \d{1,5} failed)"
+    r"iperf|(?:connect|write\d?|bind|read|recv)(?: failed: | to \S{1,80} port \d{1,5} failed)"
     r"|Client connecting to|Server listening on|\[ ID\]"
 )
 # iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").

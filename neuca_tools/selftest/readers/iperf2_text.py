@@ -36,8 +36,11 @@ _SENT = re.compile(r"Sent (\d{1,18}) datagrams")
 _SENDING = re.compile(r"Sending (\d{1,9}) byte datagrams")
 _PORT = re.compile(r"(?:TCP|UDP) port (\d{1,5})")
 _FAILED = re.compile(
-    r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
+    r"(?:connect|write\d?|bind|read|recv)(?: to \S{1,80} port \d{1,5})? failed:?"
+    r" *\(?([^)\n]{1,200})"
 )
+# 2.0 counts a write that failed as -1 byte, and prints a sum below zero as one of 64 bits.
+_NEGATIVE = re.compile(r"sec +(?:18446744073709\d{6}|18014398509481\d{3} K|17592186044\d{3} M)")
 # Of a bounce-back test, whose rate counts both directions.
 _BURSTS = re.compile(r"Bursting: *(\d{1,9}) Byte writes (\d{1,9}) times every ([\d.]{1,12}) second")
 _EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
@@ -103,6 +106,8 @@ def _requested_rate(words: Words, document: str) -> Optional[float]:
 
 def _find_error(text: Text, document: str) -> Optional[str]:
     reason = lines.first_group(_FAILED, document)
+    if text.connections and _NEGATIVE.search(document):
+        reason = reason or "every write failed"
     if reason is None and not any(lines.parse_losses(row.rest) for row in text.rows):
         reason = lines.first_group(_NOT_ACKNOWLEDGED, document)  # and no later report
     if reason or text.rows:

@@ -107,16 +107,23 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
 
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    """The first limit; if the report is `verbose`, the others and the information too."""
+    """The first limit; if the report is `verbose`, the others too; and the information."""
     limits = [finding for finding in diagnosis.findings if finding.severity != "info"]
     for finding in limits[:1]:
         yield from _finding_lines(finding, FIRST_LABELS, verbose)
     if verbose:
         for finding in limits[1:]:
             yield from _finding_lines(finding, OTHER_LABELS, verbose)
-        for finding in diagnosis.findings:
-            if finding not in limits:
-                yield _labelled_line("info", f"{finding.text} ({finding.id})")
+    for finding in _shown_notes(diagnosis, verbose):
+        yield _labelled_line("info", f"{finding.text} ({finding.id})")
+
+
+def _shown_notes(diagnosis: Diagnosis, verbose: bool) -> list[Finding]:
+    """All, or the first if nothing else says why a rate that nobody expected is what it is."""
+    notes = [finding for finding in diagnosis.findings if finding.severity == "info"]
+    if verbose:
+        return notes
+    return [] if diagnosis.limit or diagnosis.expect else notes[:1]
 
 
 def phase_words(phase: PhaseResult) -> str:
