@@ -77,7 +77,7 @@ def _mutations(node: ast.AST) -> Iterator[Callable[[], object]]:
         yield from _constants(node)
     if isinstance(node, ast.Return) and not isinstance(node.value, (ast.Constant, type(None))):
         yield lambda: setattr(node, "value", ast.Constant(None))
-    if isinstance(node, ast.ExceptHandler) and node.type is not None:
+    if isinstance(node, ast.ExceptHandler) and node.type is not None and ast.unparse(node.type) != "KeyboardInterrupt":  # fmt: skip
         yield lambda: setattr(node, "type", ast.Name("KeyboardInterrupt", ast.Load()))
     if isinstance(node, ast.Call):
         for keyword in node.keywords:

@@ -417,3 +417,8 @@ def test_the_defaults_of_the_manual_are_those_of_the_help(page, command, count, 
     known = {name: value[1] for name, value in shown.items() if value and name in documented}
     assert known == {name: documented[name] for name in known}
     assert len(known) == count
+
+
+def test_every_command_describes_itself():
+    for name, parser in {"neuca-selftest": parsers.overview_parser, **PARSERS}.items():
+        assert parser().description, name

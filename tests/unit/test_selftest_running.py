@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import os
 from ipaddress import ip_address, ip_interface
+from types import SimpleNamespace
 
 import pytest
 
+from neuca_tools.commands import selftest_agent
 from neuca_tools.commands.selftest_agent import desired_sysctls
 from neuca_tools.commands.selftest_options import (
     configured_peers,
@@ -22,7 +24,9 @@ from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
 from neuca_tools.errors import SelftestError, UsageError
-from neuca_tools.model import Device, NetworkState, OwnedObjects
+from neuca_tools.model import Device, LinkKey, NetworkState, OwnedObjects, Problem
+from neuca_tools.plan.operation import Target
+from neuca_tools.plan.operations import WriteSysctl
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
 from neuca_tools.selftest.measure import archive, program
@@ -532,3 +536,15 @@ def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
         f'read the secret "{path}": it is owned by user {owner}, who can change it',
         f"chown root {path}",
     )
+
+
+def test_a_host_differs_by_what_its_document_cannot_have_and_by_what_its_nics_lack():
+    codes = ("absent", "contested", "name", "mtu", "sysctl")
+    problems = tuple(Problem(code, code) for code in codes)
+    resolution = Resolution(NetworkState(), OwnedObjects(), Roles(), {}, {}, problems=problems)
+    of_link = WriteSysctl(
+        "net/ipv4/conf/eth1/rp_filter", "1", "0", Target(LinkKey("02:00:00:00:00:01"), "eth1")
+    )
+    operations = (WriteSysctl("net/core/rmem_max", "1", "2"), of_link, of_link)
+    decision = SimpleNamespace(resolution=resolution, plan=lambda: operations)
+    assert selftest_agent._drift_texts(decision) == (*codes[:4], of_link.text)
