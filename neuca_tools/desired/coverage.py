@@ -199,8 +199,8 @@ def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> 
     lease = f"; {device.name} has {leases} from a DHCP client or router" if leases else ""
     return Problem(
         "contested",
-        f"another program leads the IPv{route.to.version} default route of this host through {path}"
-        f" (metric {route.metric}), not through the management NIC (metric {metric}){lease}",
+        f"the IPv{route.to.version} default route of another program through {path} (metric"
+        f" {route.metric}) is preferred to that of the management NIC (metric {metric}){lease}",
     )
 
 

@@ -157,7 +157,7 @@ class DeviceResolver:
         queues = int(observed.maximums[f"{setting}.queues"])
         absent = sorted(set().union(*map(cpu_numbers, lists)) - cpu_numbers(every))
         if absent:
-            self.note(setting, f"there is no CPU {absent[0]}: there are {every}")
+            self.note(setting, f"there is no CPU {absent[0]}: the CPUs are {every}")
         elif len(lists) not in (1, queues):
             self.note(setting, f"{len(lists)} lists of CPUs, but {queues} queues")
         else:

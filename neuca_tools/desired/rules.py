@@ -123,7 +123,7 @@ def shadowed_rules(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note
                 texts = "; ".join(rule.text for rule in behind)
                 priority, _, selectors = seen.rule.text.partition(" ")
                 theirs = f"{priority} {'not ' if seen.inverted else ''}{selectors}"
-                reason = f'rule "{theirs}" of another program comes before: {texts}'
+                reason = f'rule "{theirs}" of another program comes first: {texts}'
                 yield Note(SETTING, "overridden", reason, key if key.mac else None)
 
 

@@ -42,7 +42,7 @@ def test_a_default_route_of_the_images_dhcp_client_is_a_problem(lab, protocol, l
     lab.once()
     _, status = lab.status()
     (text,) = _contested(status)
-    assert "IPv4 default route of this host through dp1 via 10.1.0.1 (metric 50)" in text
+    assert "IPv4 default route of another program through dp1 via 10.1.0.1 (metric 50)" in text
     assert ("10.1.0.77/24" in text) == (lifetime == "3600")
     assert status["state"] == "degraded"
     lab.ip("route delete default via 10.1.0.1 dev dp1")
@@ -83,7 +83,7 @@ def test_a_rule_that_shadows_ours_is_a_note(host, rules, routes, named):
         assert notes == []
         return
     (note,) = notes
-    assert note.startswith(f'rule "{named}" of another program comes before: 31000: from 10.1.0.5')
+    assert note.startswith(f'rule "{named}" of another program comes first: 31000: from 10.1.0.5')
     assert "31200: from 10.1.0.5/32 lookup" in note
 
 

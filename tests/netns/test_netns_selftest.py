@@ -520,7 +520,7 @@ def test_a_helper_with_another_secret_is_not_believed(ends):
     code, report = ends.helped(*TCP)
     assert (code, findings(report)) == (4, {"D35"})
     assert "phases" not in report["evidence"]
-    assert helper.stdout.readline() == f"neuca-selftest: {NEAR}: refused, another secret\n"
+    assert helper.stdout.readline() == f"neuca-selftest: {NEAR}: refused, a different secret\n"
 
 
 def test_a_secret_that_others_can_read_is_none(ends):

@@ -222,8 +222,8 @@ def test_a_default_route_that_is_preferred_to_the_management_nics_is_reported(me
     default_route(agent.kernel, 2, ip_address("10.0.0.254"), metric=metric)
     problems = [(one.code, one.text) for one in agent.survey().resolution.problems]
     text = (
-        "another program leads the IPv4 default route of this host through eth2 via 10.0.0.254"
-        f" (metric {metric}), not through the management NIC (metric 100)"
+        "the IPv4 default route of another program through eth2 via 10.0.0.254 (metric"
+        f" {metric}) is preferred to that of the management NIC (metric 100)"
     )
     assert problems == [("contested", text)] * is_preferred
 

@@ -68,7 +68,7 @@ def test_what_is_fixed_as_it_is_asked_is_as_asked():
         ("1 / 1", "1", []),
         ("all / none", "0-3 / none", []),
         ("0 / 1 / 2", None, ["3 lists of CPUs, but 2 queues"]),
-        ("2-5", None, ["there is no CPU 4: there are 0-3"]),
+        ("2-5", None, ["there is no CPU 4: the CPUs are 0-3"]),
     ],
 )
 def test_cpus_of_queues(asked, wanted, reasons):

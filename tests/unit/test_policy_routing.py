@@ -256,7 +256,7 @@ def test_a_rule_of_somebody_else_comes_before_those_of_its_family_that_follow(ru
     tables = [replace(route(to, 1), traits=everywhere) for to in ("0.0.0.0/0", "::/0")]
     found = resolved(TWO, seen(rules=[SeenRule(rule, 3)], tables=tables))
     assert rules_of(found) == THREE_RULES
-    texts = [note.text.partition("comes before: ")[2] for note in found.notes]
+    texts = [note.text.partition("comes first: ")[2] for note in found.notes]
     assert [text.split("; ") for text in texts if text] == ([THREE_RULES[-count:]] if count else [])
 
 

@@ -204,7 +204,7 @@ NOT_THE_PROTOCOL = "it does not speak the protocol of neuca-selftest"
         (CLAIM % (HEX, HEX) + b"{}\n", NOT_THE_PROTOCOL),
         (CLAIM % (HEX, HEX[1:]), NOT_THE_PROTOCOL),
         (CLAIM % (HEX, HEX[1:] + b"\xff"), NOT_THE_PROTOCOL),
-        (CLAIM % (HEX, HEX), "another secret"),
+        (CLAIM % (HEX, HEX), "a different secret"),
     ],
 )
 def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):

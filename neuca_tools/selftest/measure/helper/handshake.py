@@ -85,7 +85,7 @@ class ServerHandshake:
         nonces = self._nonce, claim[1].decode()
         if not hmac.compare_digest(claim[2], session_proof(secret, CLIENT, *nonces)):
             self._send(REFUSAL)
-            raise ImpostorError("another secret")
+            raise ImpostorError("a different secret")
         proof = session_proof(secret, BUSY if busy else SERVER, *nonces)
         if busy:
             self._send(b'{"busy":true,"proof":"%s"}\n' % proof)
