@@ -155,7 +155,11 @@ def mark_nics(config: Config, intake: Intake) -> None:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     dataplane_macs = _dataplane_macs(intake.document or Document(), config)
     record = load_record(config.state)
-    known = identity_forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
+    known = identity_forms(
+        mac
+        for mac, nic in record.nics.items()
+        if nic.role or nic.released or LinkKey(mac).virtual_kind  # without a role
+    )
     if dataplane_macs <= config.ignored_macs | known:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
     if config.managers == "auto" and udev.serves_this_namespace():

@@ -68,7 +68,7 @@ _LEASE_FILES = (
 )
 _MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
-_LEASE_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
+_LEASE_STATEMENT = r'(?m)^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;'
 
 
 def read_world() -> World:
@@ -148,7 +148,7 @@ def _dhclient_leases() -> frozenset[tuple[str, str]]:
 def _leases_in(text: str) -> Iterator[tuple[str, str]]:
     """The interface and the address of each lease, which names its interface first."""
     interface = ""
-    for keyword, value in _LEASE_STATEMENT.findall(text):
+    for keyword, value in re.findall(_LEASE_STATEMENT, text):
         if keyword == "interface":
             interface = value
         elif interface:

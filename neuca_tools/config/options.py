@@ -29,8 +29,8 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
 # always a single word in a sudoers file.
-LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-_NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
+_NAME_PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 _PASTED = re.compile(r"""["'`<>&\u2018-\u201f]|\s#""")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -109,13 +109,13 @@ def _host_sysctls(text: str) -> frozenset[str]:
 
 
 def _read_name_part(text: str) -> str:
-    if not _NAME_PART.fullmatch(text):
+    if not re.fullmatch(_NAME_PART, text):
         raise UnusableError('it is not part of a file name: letters, digits, "_", "." and "-" only')
     return text
 
 
 def _read_login(text: str) -> str:
-    if not LOGIN.fullmatch(text):
+    if not re.fullmatch(LOGIN, text):
         raise UnusableError("it is not a login name")
     return text
 

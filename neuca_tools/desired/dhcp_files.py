@@ -48,8 +48,9 @@ _FAMILIES = {
     (False, True): "ipv6",
     (False, False): "no",
 }
-_LABEL = re.compile(
-    r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
+_LABEL = (
+    r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))"
+    r"(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
 # Before the protocol of a client next to that for DHCPv4; in no label of a link.
 PROTOCOL_SEPARATOR = ":"
@@ -96,7 +97,7 @@ def link_of_label(text: str) -> Optional[LinkKey]:
     'bridge br.0.7'
     """
     label = text.partition(PROTOCOL_SEPARATOR)[0]
-    match = _LABEL.fullmatch(label)
+    match = re.fullmatch(_LABEL, label)
     if match is None:
         return None
     vlan_id = int(match["vlan"]) if match["vlan"] else None
@@ -241,7 +242,7 @@ def _yes_or_no(yes: bool) -> str:
 
 # Our UUIDs begin with these bytes, so that a profile that is in use is recognized as ours.
 _UUID_MARK = b"neuc"
-_UUID = re.compile(r"uuid=([0-9a-f-]{36})")
+_UUID = r"uuid=([0-9a-f-]{36})"
 # "infinity" (nm-settings-keyfile(5)): a server may appear at any time.
 _FOR_EVER = (1 << 31) - 1
 # Above the priority that an administrator may give another profile (nm-settings-keyfile(5)).
@@ -255,7 +256,7 @@ def is_our_uuid(uuid: str) -> bool:
 
 def uuid_of(content: Optional[bytes]) -> str:
     """The UUID in a profile; empty if there is none."""
-    match = _UUID.search((content or b"").decode("utf-8", "replace"))
+    match = re.search(_UUID, (content or b"").decode("utf-8", "replace"))
     return match.group(1) if match else ""
 
 

@@ -28,17 +28,17 @@ NETWORKD_VLANS_FILE = "05-neuca-vlans.network"
 
 MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?")
+_MAC = r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?"
 _RULE = re.compile(
     r"[0-9]+-(?P<substring>.+)-(?P<digits>[0-9a-f]{12}(?:[0-9a-f]{4})?)\.rules", re.DOTALL
 )
 # A rule for an InfiniBand port has the whole address, or a pattern for the bytes before the GUID.
-_NAMING_RULE = re.compile(
+_NAMING_RULE = (
     r'[^#]*\bATTR\{address\}=="[?*]*:?(?:[0-9a-f:]{36})?(?P<mac>[0-9a-f:]{17}(?:[0-9a-f:]{6})?)"'
     r'.*\bNAME:?="(?P<name>[^"]+)"'
 )
-_PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
-_PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
+_PLAIN = r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*"
+_PATTERN = rf"{_PLAIN}\*?"
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).
 _OWNER_BY_CLIENT = {
     "": MANAGER,
@@ -83,7 +83,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, client: str = "") -> bytes:
         owner = _OWNER_BY_CLIENT.get(client, MANAGER)
         marks = f'ENV{{NM_UNMANAGED}}="{unmanaged}", ENV{{ID_NET_MANAGED_BY}}="{owner}"'
         lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
-    if _PLAIN.fullmatch(name):
+    if re.fullmatch(_PLAIN, name):
         lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME:="{name}"')
     return _file_content(lines)
 
@@ -121,7 +121,7 @@ def name_by_mac(rules: str) -> dict[str, str]:
     ...             ' ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
     {'fe:16:3e:00:6d:af': 'ens17'}
     """
-    matches = filter(None, map(_NAMING_RULE.match, rules.splitlines()))
+    matches = filter(None, (re.match(_NAMING_RULE, line) for line in rules.splitlines()))
     return {match["mac"]: match["name"] for match in matches}
 
 
@@ -188,7 +188,7 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
     lines = [
         f"-{key} = {' '.join(keys[key].split())}"
         for key in sorted(keys)
-        if all(map(_PLAIN.fullmatch, key.split("/")))
+        if all(re.fullmatch(_PLAIN, part) for part in key.split("/"))
     ]
     return _file_content([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
 
@@ -209,16 +209,16 @@ def sysctls_of(text: bytes) -> dict[str, str]:
 
 def is_plain(name: str) -> bool:
     """Whether every reader takes the name of an interface for just that."""
-    return bool(_PLAIN.fullmatch(name))
+    return bool(re.fullmatch(_PLAIN, name))
 
 
 def _plain_patterns(patterns: Iterable[str]) -> list[str]:
     """The patterns that all readers take alike: plain characters, and maybe a final `*`."""
-    return sorted({pattern for pattern in patterns if _PATTERN.fullmatch(pattern)})
+    return sorted({pattern for pattern in patterns if re.fullmatch(_PATTERN, pattern)})
 
 
 def _checked_mac(mac: str) -> str:
-    if not _MAC.fullmatch(mac):
+    if not re.fullmatch(_MAC, mac):
         raise ValueError(f'"{mac}" is not a MAC address in canonical form')
     return mac
 

@@ -21,23 +21,21 @@ _MIME_TYPE = "text/x-neuca-userdata"
 _MAX_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 # Without the characters that every other kind of user-data begins with.
-_BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}")
+_BASE64 = rb"[A-Za-z0-9+/\s]{16,}={0,2}"
 # A text in base64, in which nothing is separated by blanks; of the alphabet for URLs too.
 # Unlike a long word, it has a digit or a sign.
-_ENCODED = re.compile(rb"(?=[\sA-Za-z_-]*[0-9+/=])[\w+/-]{16,}(?:\r?\n[\w+/-]+)*={0,2}")
+_ENCODED = rb"(?=[\sA-Za-z_-]*[0-9+/=])[\w+/-]{16,}(?:\r?\n[\w+/-]+)*={0,2}"
 # Its byte order marks, and the beginning of a section header without one.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"\0[")
 _GZIP = b"\x1f\x8b"
 # How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data);
 # the first key of a configuration of Ignition.
-_FOREIGN = re.compile(
+_FOREIGN = (
     rb"#!|##\s*template:|\{\s*\"ignition\""
-    rb"|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
-    re.IGNORECASE,
+    rb"|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b"
 )
-_MIME = re.compile(
-    rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):",
-    re.I,
+_MIME = (
+    rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):"
 )
 _DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
 
@@ -48,11 +46,11 @@ def find_document(data: bytes) -> Optional[str]:
     Raises DocumentError for data that is not foreign and is unusable: too long, or not UTF-8.
     """
     plain = _unzipped(data)
-    if _BASE64.fullmatch(plain.strip()):
+    if re.fullmatch(_BASE64, plain.strip()):
         plain = _unzipped(_from_base64(plain))
     if is_foreign(plain):
         return None
-    if not _MIME.match(plain.lstrip()[:MAX_BYTES]):
+    if not re.match(_MIME, plain.lstrip()[:MAX_BYTES], re.I):
         return _unix_text(plain)
     part = _neuca_part(plain.lstrip())
     return _unix_text(part) if part is not None else None
@@ -76,7 +74,7 @@ def _from_base64(text: bytes) -> bytes:
 
 
 def is_foreign(data: bytes) -> bool:
-    return not data.strip() or bool(_FOREIGN.match(data.lstrip()[:256]))
+    return not data.strip() or bool(re.match(_FOREIGN, data.lstrip()[:256], re.I))
 
 
 def _unzipped(data: bytes) -> bytes:
@@ -145,7 +143,7 @@ def decode_text(data: bytes, what: str = "the document") -> str:
     encodings = (
         ("UTF-16", data.startswith(_UTF_16)),
         ("gzip", data.startswith(_GZIP)),
-        ("base64", _ENCODED.fullmatch(data.strip())),
+        ("base64", re.fullmatch(_ENCODED, data.strip())),
     )
     for name, is_encoded in encodings:
         if is_encoded:

@@ -15,9 +15,9 @@ LINK_KINDS = ("interface", "vlan", *KINDS)
 _OPEN_SECTIONS = ("interfaces", "routes")
 _OPEN_GLOBALS = ("host_name", "router")
 SECRET_WORDS = ("token", "secret", "password")
-_SECRET = re.compile("|".join(SECRET_WORDS))
+_SECRET = "|".join(SECRET_WORDS)
 # In the other sections, a key may be part of a script or of a public key that is not indented.
-_PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
+_PLAIN_KEY = r"[a-z0-9_.-]{1,32}"
 
 
 def link_kind(section: str) -> str:
@@ -39,7 +39,7 @@ def is_known_section(section: str) -> bool:
 
 def is_open(section: str, key: str) -> bool:
     """Whether a key and its value may be shown."""
-    if _SECRET.search(key):
+    if re.search(_SECRET, key):
         return False
     if section == "global":
         return key in _OPEN_GLOBALS
@@ -48,7 +48,7 @@ def is_open(section: str, key: str) -> bool:
 
 def shown_key(section: str, key: str) -> str:
     """A key for messages, clipped; empty if it may not be shown."""
-    if is_open(section, key) or _PLAIN_KEY.fullmatch(key):
+    if is_open(section, key) or re.fullmatch(_PLAIN_KEY, key):
         return clip(key)
     return ""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -91,7 +92,7 @@ def platform_keys(document: Document) -> Iterator[str]:
 
 def _set_up_user(user: User, timeout_seconds: float) -> Iterator[Finding]:
     login = user.login
-    if not LOGIN.fullmatch(login):
+    if not re.fullmatch(LOGIN, login):
         yield Finding("refused", f'"{login}" cannot be the name of a user', login)
         return
     unusable_keys = sum(not is_public_key(key) for key in user.keys)
@@ -156,7 +157,7 @@ def recorded_logins(config: Config) -> set[str]:
 
 
 def _valid_login(value: object) -> str:
-    if isinstance(value, str) and LOGIN.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(LOGIN, value):
         return value
     raise ValueError
 
@@ -187,7 +188,7 @@ def own_files(config: Config) -> list[Path]:
 
 def _record_logins(config: Config, logins: Iterable[str]) -> None:
     """Record the users that are about to have keys or a sudo file. Raises ApplyError."""
-    logins = sorted(login for login in logins if LOGIN.fullmatch(login))
+    logins = sorted(login for login in logins if re.fullmatch(LOGIN, login))
     if set(logins) == recorded_logins(config):
         return
     if logins:

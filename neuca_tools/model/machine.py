@@ -16,7 +16,7 @@ from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NamedTuple, Optional, Union
 
-INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+INSTANCE = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A UUID of all zeros or all ones is not set (SMBIOS 3.7, 7.2.1).
 _NOT_SET = ({"0", "-"}, {"f", "-"})
@@ -97,7 +97,7 @@ def _salted_digest(text: str) -> str:
 
 def instance_text(kind: str, text: str) -> str:
     """The instance ID with the kind of its platform, as `KIND:ID`; empty if `text` is not valid."""
-    return f"{kind}:{text}" if INSTANCE.fullmatch(text) else ""
+    return f"{kind}:{text}" if re.fullmatch(INSTANCE, text) else ""
 
 
 def renewed_reason(before: Machine, instance_id: str) -> str:

@@ -25,7 +25,7 @@ INSTANCE_ID = "/latest/meta-data/instance-id"
 NICS = "/latest/meta-data/network/interfaces/macs/"
 RUN_DIRECTORY = Path("/run/neuca")
 _HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@\s]+))"
-_BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
+_BASE = rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?"
 
 
 class Url(NamedTuple):
@@ -56,7 +56,7 @@ class Url(NamedTuple):
 
 def parse_url(text: str) -> Url:
     """Parse `http://ADDRESS[:PORT][/PREFIX]`. Raises UsageError."""
-    match = _BASE.fullmatch(text)
+    match = re.fullmatch(_BASE, text)
     if match is None:
         raise UsageError(f'"{text}" is not http://ADDRESS[:PORT][/PATH]')
     address = match["v6"] or match["v4"]

@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional, Union
 from neuca_tools.model import ACCEPT_RA, OWN, LinkKey, LinkRequest
 from neuca_tools.tuning.sysctl_values import number_of
 
-PER_INTERFACE = re.compile(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
+PER_INTERFACE = r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)"
 HOST_WIDE = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
 # The kernel adds what is advertised to the main table: default routes, and networks of any length.
 ADVERTISEMENTS = (
@@ -145,7 +145,7 @@ def key_reason(key: str) -> Optional[str]:
     `ip_forward` change every NIC, the management NIC included (ip-sysctl.rst).
     """
     parts = key.split("/")
-    if PER_INTERFACE.match(key):
+    if re.match(PER_INTERFACE, key):
         return _interface_key_reason(parts)
     if key == "net/ipv4/ip_forward":
         return "it changes every interface; use router in [global]"

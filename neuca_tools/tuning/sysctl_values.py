@@ -9,11 +9,9 @@ from typing import Optional
 
 # In decimal, hexadecimal or octal notation, of at most 20 characters (proc_get_long,
 # kernel/sysctl.c).
-_NUMBER = re.compile(
-    r"(?!.{21})-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)", re.ASCII | re.I
-)
+_NUMBER = r"(?ai)(?!.{21})-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)"
 # In hundredths of a second (NEIGH_SYSCTL_USERHZ_JIFFIES_ENTRY).
-_HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
+_HUNDREDTHS = "/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$"
 
 
 def is_same_sysctl(path: str, current: Optional[str], wanted: Optional[str]) -> bool:
@@ -41,12 +39,12 @@ def _rounding_of(path: str) -> range:
     """The differences that the kernel's rounding makes: milliseconds upwards, others downwards."""
     if path.endswith("_ms"):
         return range(10)
-    return range(-1 if _HUNDREDTHS.search(path) else 0, 1)
+    return range(-1 if re.search(_HUNDREDTHS, path) else 0, 1)
 
 
 def number_of(word: str) -> Optional[int]:
     """A number as the kernel reads it; None for another word."""
-    match = _NUMBER.fullmatch(word)
+    match = re.fullmatch(_NUMBER, word)
     if match is None:
         return None
     if match["hex"]:

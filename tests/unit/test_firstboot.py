@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from ipaddress import ip_interface
 
 import pytest
@@ -227,7 +228,8 @@ def test_a_damaged_record_of_the_machine_is_kept_and_reported(config):
 
 def test_the_macs_are_those_of_ethernet_interfaces():
     assert all(
-        machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in kernel_state.present_macs()
+        re.fullmatch(machine.INSTANCE, one) and len(one) == 17
+        for one in kernel_state.present_macs()
     )
     assert "00:00:00:00:00:00" not in kernel_state.present_macs()
 

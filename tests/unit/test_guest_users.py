@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import re
 import resource
 import stat
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_what_is_no_login_gets_nothing(login, tmp_path):
 
 @pytest.mark.parametrize("login", ["alice", "_apt", "a-b_c9", "a" * 32])
 def test_what_is_a_login(login):
-    assert LOGIN.fullmatch(login)
+    assert re.fullmatch(LOGIN, login)
 
 
 def test_a_sudo_file_has_a_name_that_sudo_reads_and_one_half_written_has_not(tmp_path):

@@ -43,12 +43,12 @@ _CREATABLE = (*_QDISCS, "bfifo")
 NO_DNS = "none"
 MAX_DNS = 16  # a bound of our own
 LONGEST_DOMAIN = 253  # RFC 1035, 2.3.4
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 # Top-level domains for private use (RFC 6762, appendix G; RFC 8375), but "internal".
 _PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "openstacklocal"))
 METADATA_NAME = "metadata.google.internal"
 _SWITCHES = ("on", "off")
-_OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
+_OFFLOAD = r"[a-z0-9][a-z0-9_-]{0,31}"  # ETH_GSTRING_LEN
 IPOIB_MODE, PRIMARY = "infiniband-mode", "bond-primary"
 # wol_mode_names of the kernel without magicsecure, which needs a password.
 WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")
@@ -113,7 +113,7 @@ def _read_offloads(text: str) -> str:
     if len(pairs) > MAX_OFFLOADS:
         raise UnusableError(f"more than {MAX_OFFLOADS} offloads")
     for name, value in pairs.items():
-        if not _OFFLOAD.fullmatch(name):
+        if not re.fullmatch(_OFFLOAD, name):
             raise UnusableError(f'"{values.clip(name)}" is not the name of an offload')
         values.word(value, _SWITCHES)
     return _join_pairs(pairs)
@@ -202,7 +202,9 @@ def read_search_domains(text: str) -> str:
 
 def _search_domain(text: str) -> str:
     domain = text.rstrip(".")
-    if len(domain) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, domain.split("."))):
+    if len(domain) > LONGEST_DOMAIN or not all(
+        re.fullmatch(_LABEL, label) for label in domain.split(".")
+    ):
         raise UnusableError(f'"{values.clip(text)}" is not a domain')
     if "." not in domain and domain not in _PRIVATE_DOMAINS:
         raise UnusableError(f'"{domain}" is a top-level domain')

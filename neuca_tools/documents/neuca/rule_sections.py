@@ -20,7 +20,7 @@ from neuca_tools.model.rows import UnknownWord
 MAX_RULES = 1024
 # Before the rules of policy routing, which begin at 31000, and after all that have a priority.
 DEFAULT_PRIORITY = 30900
-_MARK = re.compile(r"0x[0-9a-f]{1,8}|[0-9]{1,10}")
+_MARK = r"0x[0-9a-f]{1,8}|[0-9]{1,10}"
 
 
 def _read_mark(text: str) -> tuple[int, int]:
@@ -38,7 +38,7 @@ def _read_mark(text: str) -> tuple[int, int]:
 def _mark_number(text: str) -> int:
     digits = text.strip().lower()
     number = -1
-    if _MARK.fullmatch(digits):
+    if re.fullmatch(_MARK, digits):
         number = int(digits, 16 if digits.startswith("0x") else 10)
     if not 0 <= number <= MAX_U32:
         raise UnusableError(f'"{values.clip(text)}" is not a mark')

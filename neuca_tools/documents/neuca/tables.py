@@ -16,11 +16,11 @@ from neuca_tools.model import Fault, Host
 from neuca_tools.model.rows import Script, Storage, User
 
 _Row = TypeVar("_Row")
-_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
-_FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
-_PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
+_LOGIN = r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?"
+_FILE_NAME = r"[a-z0-9_][a-z0-9_.-]{0,63}"
+_PUBLIC_KEY = r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)"
 # A colon in an option of a key is quoted, as in permitopen="[fd00::1]:22" (sshd(8)).
-_COLUMN = re.compile(r'(?:"[^"]*"|[^:])+')
+_COLUMN = r'(?:"[^"]*"|[^:])+'
 INITIATOR = "iscsi_initiator_iqn"  # in [global]: the name of this host for iSCSI servers
 # Suffix of the name of a device.
 _MUTUAL = ".mutual-chap"
@@ -52,10 +52,10 @@ def read_user(faults: list[Fault], line: Line) -> User:
 
     Warnings are added to `faults`.
     """
-    if not _LOGIN.fullmatch(line.key):
+    if not re.fullmatch(_LOGIN, line.key):
         raise UnusableError("the key is not a login name")
     word, _, rest = line.value.partition(":")
-    sudo, texts = _yes_no(word, "sudo"), _COLUMN.findall(rest)
+    sudo, texts = _yes_no(word, "sudo"), re.findall(_COLUMN, rest)
     keys = tuple(filter(None, (" ".join(text.split()) for text in texts)))
     if not all(key.isprintable() for key in keys):
         raise UnusableError("a public key has control characters")
@@ -66,12 +66,12 @@ def read_user(faults: list[Fault], line: Line) -> User:
 
 def is_public_key(text: str) -> bool:
     """Whether it can be a line of authorized_keys (sshd(8)): options, key type, base64, comment."""
-    return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
+    return text.isprintable() and not text.startswith("#") and bool(re.search(_PUBLIC_KEY, text))
 
 
 def read_script(line: Line) -> Script:
     """`name = body`; the name becomes part of a file name."""
-    if not _FILE_NAME.fullmatch(line.key):
+    if not re.fullmatch(_FILE_NAME, line.key):
         reason = "the key is not the name of a script (or this line of a script is not indented)"
         raise UnusableError(reason)
     return Script(line.key, line.value)
@@ -79,7 +79,7 @@ def read_script(line: Line) -> Script:
 
 def read_storage(line: Line) -> Storage:
     """`NAME = iscsi:ip:port:lun:user:secret:attach[:fs_type:fs_options:format:mount_point]`."""
-    if not _FILE_NAME.fullmatch(line.key):
+    if not re.fullmatch(_FILE_NAME, line.key):
         raise UnusableError("the key is not the name of a device")
     kind, _, rest = line.value.partition(":")
     if kind.strip().lower() != "iscsi":

@@ -34,25 +34,25 @@ _GUID = (
 )
 # The first byte of the IPv4 addresses that a NIC can have (RFC 6890; 127 is loopback).
 _UNICAST_FIRST_BYTES = frozenset(range(1, 224)) - {127}
-_SHORT_PREFIX = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})(/.+)")
-_PKEY = re.compile(r"0x([0-9a-f]{1,4})")
+_SHORT_PREFIX = r"([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})(/.+)"
+_PKEY = r"0x([0-9a-f]{1,4})"
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
 _NUMBER = re.compile(r"[0-9]{1,10}")
 MTU_LIMITS = (68, 65535)
 # The position of a word is the number that the kernel uses for it (IPOIB_MODE_*).
 IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 ACCEPT_DAD = f"net/ipv6/conf/{OWN}/accept_dad"
 # The tables that the agent assigns to NICs for policy routing.
 POLICY_TABLES = range(31000, 32000)
 # Those for the routes that NICs get from DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
-_SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
+_SYSCTL = r"[A-Za-z0-9_./+~-]+"
 # Such as quotes, or a comment, which the kernel ignores after a number and a space. Formulas of
 # profiles have braces.
-_NOT_IN_SYSCTL_VALUES = re.compile(r"[^A-Za-z0-9 ._,:/+{}-]")
+_NOT_IN_SYSCTL_VALUES = r"[^A-Za-z0-9 ._,:/+{}-]"
 
 
 class UnusableError(ValueError):
@@ -132,7 +132,7 @@ def pkey(text: str) -> str:
 
     The `0x` is required: ip-link(8) takes digits without it for a decimal number.
     """
-    digits = _PKEY.fullmatch(text.strip().lower())
+    digits = re.fullmatch(_PKEY, text.strip().lower())
     number = int(digits[1], 16) if digits else 0
     if not number & ~_FULL_MEMBER:
         raise UnusableError(f'"{clip(text)}" is not a P_Key from 0x0001 to 0xffff')
@@ -241,7 +241,7 @@ def network(text: str) -> Network:
 
     As in ip-route(8), `10/8` is 10.0.0.0/8.
     """
-    short = _SHORT_PREFIX.fullmatch(text.strip())
+    short = re.fullmatch(_SHORT_PREFIX, text.strip())
     if short:
         text = f"{short[1]}{'.0' * (3 - short[1].count('.'))}{short[2]}"
     ip, length = _split_cidr(text)
@@ -280,7 +280,7 @@ def link_name(text: str) -> str:
     name = text.strip()
     if len(name) > 15:
         raise UnusableError(f'"{clip(name)}" is longer than the 15 bytes of an interface name')
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         reason = 'is not an interface name: letters, digits, ".", "_" and "-" only'
         raise UnusableError(f'"{clip(name)}" {reason}')
     if name.isdigit() or name in ("all", "default", "lo"):
@@ -296,7 +296,7 @@ def hostname(text: str) -> str:
     name = text.strip().replace("/", "-").removesuffix(".")
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
-    if not all(_LABEL.fullmatch(label) for label in name.split(".")):
+    if not all(re.fullmatch(_LABEL, label) for label in name.split(".")):
         reason = 'is not a host name: letters, digits, "-" and "_" only, in labels of 1 to 63'
         raise UnusableError(f'"{clip(name)}" {reason}')
     return name
@@ -309,7 +309,7 @@ def sysctl_key(text: str) -> str:
     stands for the name of the link.
     """
     path = _lower_sysctl(sysctl_path(re.sub(r"(?i)\{interface\}", OWN, text.strip())))
-    if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(OWN, "x")):
+    if len(path) > 255 or not re.fullmatch(_SYSCTL, path.replace(OWN, "x")):
         raise UnusableError(f'"{clip(text)}" is not a sysctl key')
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
@@ -360,7 +360,7 @@ def sysctl_value(text: str) -> str:
     folded = " ".join(text.split())
     if not folded.isprintable():
         raise UnusableError("the value has control characters")
-    wrong = _NOT_IN_SYSCTL_VALUES.search(folded)
+    wrong = re.search(_NOT_IN_SYSCTL_VALUES, folded)
     if wrong:
         raise UnusableError(f'the value has a "{wrong[0]}", which no sysctl has')
     if len(folded.encode()) > _MAX_SYSCTL_BYTES:

@@ -77,7 +77,7 @@ KEYS_2 = (
     | {"nameservers", "search"}
 )
 KEYS = nocloud_v1.KEYS | KEYS_2
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
 # The upper devices: the kind of each section, and the key of the lower devices.
 _UPPERS = {
@@ -189,7 +189,7 @@ def _foreign_kind(kind: str, link: Part) -> str:
         return "a link of Open vSwitch"
     if link.text("renderer") == "sriov":
         return "a VLAN filter of an SR-IOV virtual function"
-    is_of_connection = _UUID.fullmatch(link.text("link") or "") or "networkmanager" in link.tree
+    is_of_connection = re.fullmatch(_UUID, link.text("link") or "") or "networkmanager" in link.tree
     if is_of_connection and kind != "ethernets":
         return "a connection of NetworkManager"
     return ""

@@ -30,8 +30,8 @@ _UNITS: Mapping[str, int] = {
     **dict.fromkeys("m min minute minutes".split(), 60000),
     **dict.fromkeys("h hr hour hours".split(), 3600000),
 }
-_SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
-_TERM = re.compile(r"([0-9]+) ?([a-z]+)")
+_SPAN = r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}"
+_TERM = r"([0-9]+) ?([a-z]+)"
 _T = TypeVar("_T")
 
 
@@ -343,7 +343,7 @@ def milliseconds(text: str) -> str:
     >>> milliseconds("100"), milliseconds("1s"), milliseconds("1s 500ms")
     ('100', '1000', '1500')
     """
-    return str(_total_milliseconds(text)) if _SPAN.fullmatch(text.strip()) else text
+    return str(_total_milliseconds(text)) if re.fullmatch(_SPAN, text.strip()) else text
 
 
 def seconds(text: str) -> str:
@@ -352,7 +352,7 @@ def seconds(text: str) -> str:
     >>> seconds("15"), seconds("2min"), seconds("2000ms")
     ('15', '120', '2')
     """
-    if not _SPAN.fullmatch(text.strip()):
+    if not re.fullmatch(_SPAN, text.strip()):
         return text
     whole, rest = divmod(_total_milliseconds(text), 1000)
     if rest:
@@ -361,7 +361,7 @@ def seconds(text: str) -> str:
 
 
 def _total_milliseconds(text: str) -> int:
-    terms = _TERM.findall(text)
+    terms = re.findall(_TERM, text)
     for _, unit in terms:
         if unit not in _UNITS:
             raise UnusableError(f'"{clip(text)}" has the unknown unit of time "{clip(unit)}"')
