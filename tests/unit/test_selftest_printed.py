@@ -1440,6 +1440,13 @@ def test_a_connection_that_breaks_during_the_test_is_named_after_what_limited_it
         )
 
 
+def test_an_attempt_that_failed_counts_unless_a_later_one_did_not():
+    worked = text([941.0] * 4, [600] * 4, command="-c 10.20.0.9")
+    failed = "$ iperf3 -c 10.20.0.9 -R\niperf3: error - unable to connect to server: {}\n"
+    assert causes(worked + failed.format("Connection timed out")) == ["D33"]
+    assert causes(failed.format("Connection timed out") + worked) == []
+
+
 def test_a_peer_that_resets_the_connection_at_once_has_no_server_of_iperf3():
     said = "iperf3: error - unable to receive control message: Connection reset by peer\n"
     assert causes(f"Connecting to host 192.0.2.1, port 5201\n{said}") == ["D35"]

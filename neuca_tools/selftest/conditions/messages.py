@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
@@ -123,12 +124,12 @@ def is_refused(session: Session) -> bool:
 def error_text(session: Session) -> str:
     """What iperf said about all runs that failed.
 
-    In a text with others that did not, these were attempts before something was put right.
+    In a text, those before one that did not were attempts before something was put right.
     """
-    runs = [phase.run for phase in session.evidence.phases if phase.run]
-    if any(look.is_unsampled for look in session.looks) and not all(run.error for run in runs):
-        return ""
-    return " | ".join(run.error for run in runs if run.error)
+    errors = [phase.run.error or "" for phase in session.evidence.phases if phase.run]
+    if any(look.is_unsampled for look in session.looks):
+        errors = list(takewhile(bool, reversed(errors)))[::-1]
+    return " | ".join(filter(None, errors))
 
 
 def server_busy(session: Session) -> Optional[Hit]:
