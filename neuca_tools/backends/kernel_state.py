@@ -55,7 +55,7 @@ VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_S
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, BROADCAST, FLAGS, PROTOCOL = 1, 2, 4, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
-_VMWARE_LABEL = re.compile("Ethernet([0-9]{1,3})")
+_VMWARE_LABEL = "Ethernet([0-9]{1,3})"
 # Only the first network namespace has it (net_core_table of net/core/sysctl_net_core.c).
 FIRST_ONLY_SYSCTL = "/proc/sys/net/core/netdev_max_backlog"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
@@ -214,7 +214,8 @@ def _pci_slot(name: str) -> tuple[int, ...]:
         )
         if any(part.startswith("usb") for part in path.parent.parts):
             return (2**32, *numbers)
-        label = _VMWARE_LABEL.fullmatch(text_of(Path(SYSFS) / name / "device" / "label"))
+        text = text_of(Path(SYSFS) / name / "device" / "label")
+        label = re.fullmatch(_VMWARE_LABEL, text) if text else None
         return (-1, int(label[1]), *numbers) if label else numbers
     return ()
 
