@@ -155,11 +155,7 @@ def mark_nics(config: Config, intake: Intake) -> None:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     dataplane_macs = _dataplane_macs(intake.document or Document(), config)
     record = load_record(config.state)
-    known = identity_forms(
-        mac
-        for mac, nic in record.nics.items()
-        if nic.role or nic.released or LinkKey(mac).virtual_kind  # without a role
-    )
+    known = identity_forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
     if dataplane_macs <= config.ignored_macs | known:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
     if config.managers == "auto" and udev.serves_this_namespace():
@@ -170,7 +166,7 @@ def mark_nics(config: Config, intake: Intake) -> None:
 
 def _dataplane_macs(document: Document, config: Config) -> set[str]:
     """The MACs of the NICs that a document or the configuration names as dataplane NICs."""
-    macs = {key.mac for key in merge_layers(document.links, config.links)}
+    macs = {key.mac for key in merge_layers(document.links, config.links) if not key.virtual_kind}
     if document.platform:
         management = {hint.mac for hint in document.platform.management}
         macs |= {link.key.mac for link in document.platform.links} - management

@@ -33,7 +33,6 @@ from neuca_tools.backends.processes import (
     write_process_note,
 )
 from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
-from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import as_apply_error, read_bytes, text_of, write_files
 
@@ -69,8 +68,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     A client whose script fails would decline the lease, and ask for another one at once.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments is None:
-        collect_rarely()
     try:
         return _do_job(words)
     except NeucaError as error:

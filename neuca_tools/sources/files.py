@@ -23,7 +23,7 @@ DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
 # The directories of an image that replace a volume (cloud-init's manual, "Config drive").
 _DRIVES = (Path("/config-drive"), Path("/var/lib/cloud/seed/config_drive"))
 SECONDS_UNCHANGED = 0.2
-_DATED = r"20[0-9]{2}-[0-9]{2}-[0-9]{2}"
+_DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
 class File(Source):
@@ -121,9 +121,7 @@ def _newest_version(directory: Path) -> Optional[Path]:
 
 def newest_version_name(names: Iterable[str]) -> str:
     """`latest` if present, else the newest dated version; empty if there is none."""
-    return max(
-        (name for name in names if re.fullmatch(_DATED, name) or name == "latest"), default=""
-    )
+    return max((name for name in names if _DATED.fullmatch(name) or name == "latest"), default="")
 
 
 def read_document(path: Path) -> Optional[bytes]:

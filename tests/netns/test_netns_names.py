@@ -230,6 +230,7 @@ def test_pinning_never_renames_an_ignored_nic_and_only_its_names_owner_suffers(
 def test_marks_are_written_before_the_network_if_the_document_is_local(lab):
     for number in (1, 2):
         lab.veth(f"dp{number}", number)
+    lab.foreign.may_make("mv0")
     nic = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\nmtu = 9000\n"
     lab.document(f"{nic}[macvlan mv0]\nparent = {mac(1)}\n")
     step = ("neucad", "--names", "--config", lab.config_file)

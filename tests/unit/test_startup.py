@@ -126,14 +126,15 @@ def test_a_command_builds_one_parser(words):
     assert len(counted) == {"version": 0, "help": 2}.get(words[0], 1)
 
 
-def test_a_start_does_not_search_for_garbage():
-    code = """import gc, sys
-from neuca_tools.commands import collect_rarely
+def test_an_installed_program_does_not_search_for_garbage_when_it_starts():
+    text = (ROOT / "packaging" / "install").read_text()
+    start = text.partition("[$path]\n")[2].partition("\nsys.exit(main())")[0]
+    code = f"""import gc, sys, neuca_tools.commands
 found = []
 gc.callbacks.append(lambda phase, _: found.append(phase))
-collect_rarely()
-import neuca_tools.commands.neucad, neuca_tools.commands.apply
-print(f"searches={len(found)}")"""
+{start.replace("$1", "neucad")}
+import neuca_tools.commands.apply
+print(f"searches={{len(found)}}")"""
     assert printed_by(code) == {"searches=0"}
 
 

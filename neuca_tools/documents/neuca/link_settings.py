@@ -43,7 +43,7 @@ _CREATABLE = (*_QDISCS, "bfifo")
 NO_DNS = "none"
 MAX_DNS = 16  # a bound of our own
 LONGEST_DOMAIN = 253  # RFC 1035, 2.3.4
-_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # Top-level domains for private use (RFC 6762, appendix G; RFC 8375), but "internal".
 _PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "openstacklocal"))
 METADATA_NAME = "metadata.google.internal"
@@ -202,9 +202,7 @@ def read_search_domains(text: str) -> str:
 
 def _search_domain(text: str) -> str:
     domain = text.rstrip(".")
-    if len(domain) > LONGEST_DOMAIN or not all(
-        re.fullmatch(_LABEL, label) for label in domain.split(".")
-    ):
+    if len(domain) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, domain.split("."))):
         raise UnusableError(f'"{values.clip(text)}" is not a domain')
     if "." not in domain and domain not in _PRIVATE_DOMAINS:
         raise UnusableError(f'"{domain}" is a top-level domain')
