@@ -5,7 +5,8 @@ mutmut 3 mutates functions only, needs itself in every process that the code run
 function from the process of pytest alone; our namespace tests run programs. cosmic-ray mutates files in place and runs
 one command for every mutation: here, ten minutes for each. So, for each tier: a run of a copy of the tree records which
 tests reach each drawn place, in whatever process; then each mutation runs in a copy with those tests alone, up to the
-first failure. What survives goes to the next tier. A place outside of functions is reached with any function of its module.
+first failure. What survives goes to the next tier. A place outside of functions is reached with any function of its module,
+and by the tests in files that import it.
 
 Not mutated: docstrings, annotations, decorators, what is logged, and texts (strings with a space).
 """
@@ -26,6 +27,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import count, zip_longest
 from pathlib import Path
 from queue import Queue
@@ -183,9 +185,29 @@ def read_record(path: Path, mutations: list[Mutation]) -> dict[Mutation, dict[st
         if outcome == "failed":
             failing.add(test)
     return {
-        mutation: {test: seconds[test] for test in reached[number] - failing if test in seconds}
+        mutation: {test: seconds[test] for test in seconds
+                   if test not in failing and (test in reached[number] or reads_table(test, mutation))}
         for number, mutation in enumerate(mutations)
-    }
+    }  # fmt: skip
+
+
+def reads_table(test: str, mutation: Mutation) -> bool:
+    """Whether the place is outside of functions, and the file of the test imports its module."""
+    return is_outside(mutation) and imports(test.partition("::")[0], mutation.path)
+
+
+@cache
+def is_outside(mutation: Mutation) -> bool:
+    source = (ROOT / mutation.path).read_text(encoding="utf-8")
+    return not places(ast.parse(source))[mutation.index].functions
+
+
+@cache
+def imports(file: str, path: str) -> bool:
+    """Whether a file of tests names this module of the product in an import."""
+    name = Path(path).stem
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return re.search(rf"import\b.*\b{name}\b|\.{name} import\b", text) is not None
 
 
 def run_mutation(tree: Path, tier: str, mutation: Mutation, tests: dict[str, float]) -> bool:
@@ -225,10 +247,9 @@ def batches(tests: dict[str, float], path: str, limit: float) -> list[list[str]]
     by_file: dict[str, list[str]] = defaultdict(list)
     for test in sorted(tests, key=lambda test: tests[test]):
         by_file[test.partition("::")[0]].append(test)
-    module = re.compile(rf"import\b.*\b{Path(path).stem}\b|\.{Path(path).stem} import\b")
 
     def distance(file: str) -> tuple[bool, int]:
-        return not module.search((ROOT / file).read_text(encoding="utf-8")), -len(by_file[file])
+        return not imports(file, path), -len(by_file[file])
 
     files = sorted(by_file, key=distance)
     planned, chosen = 0.0, ([], [])

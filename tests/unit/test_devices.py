@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from itertools import chain
 from typing import get_args
 
 import pytest
 from worlds import key
 
+from neuca_tools.apply import device_io
 from neuca_tools.desired.device_settings import DeviceResolver, is_same, restorable_values, to_do
 from neuca_tools.documents.neuca.link_settings import SETTINGS, Through, groups_through
 from neuca_tools.model.device_settings import Declined, DeviceSettings
@@ -193,3 +196,13 @@ def test_a_setting_that_the_kernel_lacks_is_unsupported():
         {},
         [("gro_flush_timeout", "unsupported", reason)],
     )
+
+
+def test_a_shortage_of_descriptors_is_no_device_without_settings(monkeypatch):
+    def exhausted(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", exhausted)
+    assert device_io._ethtool_settings(1, ()) == DeviceSettings()
+    with pytest.raises(OSError, match="Too many open files"):
+        device_io._ethtool_settings(1, ["pause"])

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from neuca_tools.documents.platform import tree
+
 MIB = 1 << 20
 MEMORY = 400 * MIB
 COMMANDS = {
@@ -98,3 +100,11 @@ def test_an_endless_pipe_is_refused(command, tmp_path):
     check(run(command, pipe, tmp_path))
     writer.join(10)
     assert not writer.is_alive()
+
+
+def test_no_more_lines_are_looked_up_than_a_document_may_have_items():
+    """Each alias is two items more: a million paths in 21 lines."""
+    bomb = "a0: &a0 [x, x]\n" + "".join(
+        f"a{at}: &a{at} [*a{at - 1}, *a{at - 1}]\n" for at in range(1, 20)
+    )
+    assert 0 < len(tree.lines_of(bomb.encode())) <= tree.MAX_ITEMS + 2

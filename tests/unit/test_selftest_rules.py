@@ -511,6 +511,7 @@ READERS = [
     (windowed(0.39, rate=8e8, **read(500_001)), None),
     (windowed(0.4, rate=8e8, **read(500_000)), None),
     (windowed(0.4, rate=2e9, **read(500_001)), 0.4),
+    (windowed(0.4, rate=2.001e9, **read(500_250)), 0.4),
     (windowed(0.4, rate=2.01e9, **read(500_001)), None),
     (windowed(0.15, rate=8e6, **read(100_000)), 1.0),
     (windowed(0.15, rate=8e6, **read(99_999)), None),

@@ -48,6 +48,13 @@ def test_a_vlan_that_is_created_again_with_another_name_is_deleted_by_the_name_t
     assert "create VLAN 5 on bond0 as data5 with MTU 1500" in operations
 
 
+def test_a_port_comes_up_before_its_bridge_whatever_their_names_are():
+    vxlan = "[vxlan vx0]\nid = 7\nlocal = 10.0.0.1\nremote = 10.0.0.2\n"
+    operations = run(agent(OWN + vxlan + "[bridge br0]\nmembers = vxlan vx0\n"))
+    ups = [operation for operation in operations if operation.endswith(" up")]
+    assert ups == ["bring eth2 up", "bring eth3 up", "bring vx0 up", "bring br0 up"]
+
+
 def test_members_go_down_into_a_bond_that_is_there_and_a_vlan_comes_after_both():
     one = agent(OWN)
     run(one)
