@@ -97,7 +97,7 @@ def _set_up_user(user: User, timeout_seconds: float) -> Iterator[Finding]:
         return
     unusable_keys = sum(not is_public_key(key) for key in user.keys)
     if unusable_keys:
-        text = f'"{login}": {counted(unusable_keys, "text")} instead of a public key'
+        text = f'"{login}": {counted(unusable_keys, "unusable public key")}'
         yield Finding("refused", text, f"{login} keys")
     try:
         existing = _existing_account(login)

@@ -143,7 +143,7 @@ PLANTED = {
     "half a pair of marks": (
         f"mkdir /home/eve/.ssh; echo '{BEGIN}' > /home/eve/.ssh/authorized_keys",
         (
-            '"/home/eve/.ssh/authorized_keys": its marked lines are damaged: there is not one BEGIN and one END of'
+            '"/home/eve/.ssh/authorized_keys": its marked lines are damaged: it does not have exactly one BEGIN and one END of'
             " neuca-guest-tools"
         ),
     ),

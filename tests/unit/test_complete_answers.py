@@ -213,7 +213,7 @@ def test_metadata_without_the_network_is_complete_unless_there_was_one():
     )
     about = {"uuid": "83679162-1378-4288-a2d4-70e13ec132aa"}
     assert reason("meta_data.json", about) == ""
-    assert "has been there before" in reason("meta_data.json", about, before=before)
+    assert "was there before" in reason("meta_data.json", about, before=before)
 
 
 @pytest.mark.parametrize("networks", [[], None])

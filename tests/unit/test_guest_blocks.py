@@ -70,8 +70,8 @@ def test_marks_that_are_not_one_pair_are_left_alone(content, tmp_path):
     with pytest.raises(ApplyError) as caught:
         blocks.edit_file(tmp_path / "hosts", ["new"])
     assert caught.value.text == (
-        f'edit "{tmp_path}/hosts": its marked lines are damaged: there is not one BEGIN and one END'
-        " of neuca-guest-tools"
+        f'edit "{tmp_path}/hosts": its marked lines are damaged: it does not have exactly one'
+        " BEGIN and one END of neuca-guest-tools"
     )
     assert (tmp_path / "hosts").read_text() == content
 
