@@ -88,7 +88,15 @@ made.send(far)
 made.send(router_advertisement(*evil, *options)[:-5])
 made.send(router_advertisement(*evil, *options))
 """
-REACHED_BY_MANAGEMENT = (GATEWAY6, "fd00:ec2::254", "2606:4700::1111", "2001:db8:ffff::77", "2600::1", "9000::1", "64:ff9b::808:808")  # fmt: skip
+REACHED_BY_MANAGEMENT = (
+    GATEWAY6,
+    "fd00:ec2::254",
+    "2606:4700::1111",
+    "2001:db8:ffff::77",
+    "2600::1",
+    "9000::1",
+    "64:ff9b::808:808",
+)
 
 
 def advertise_hostile(lab):
