@@ -124,7 +124,9 @@ def _random_in(slowest: Look, session: Session) -> Optional[Hit]:
         if slowest.phase.receiver or loss >= UNSEEN_LOSS:
             return hit
         return hit._replace(confidence="low")
-    # No counter of a host was read: a busy host loses a few datagrams, too.
+    # No counter of a host was read: a busy host loses a few datagrams, too, and a path is full.
+    if (slowest.rate or 0.0) > DELIBERATE:
+        return None
     is_sure = lost_datagrams(slowest) >= SURE_LOSSES or loss >= CLEAR_LOSS
     return hit._replace(confidence="medium") if is_sure and is_gentle(slowest) else None
 
