@@ -1320,8 +1320,10 @@ def test_exactly_a_round_rate_is_one_that_was_asked_for():
 
 def test_a_protocol_that_a_host_lacks_is_no_other_program():
     said = "iperf3: error - unable to start stream listener: Protocol not supported\n"
-    assert told(said).findings == ()
-    assert causes("iperf3: error - unable to receive parameters from client\n") == ["D35"]
+    assert causes(said) == ["D47"]
+    for why in ("", ": Cannot allocate memory."):
+        said = f"iperf3: error - unable to receive parameters from client{why}\n"
+        assert causes(said) == ["D35"]
 
 
 @pytest.mark.parametrize(
@@ -1491,6 +1493,32 @@ def test_a_rate_that_was_requested_is_information(command, size, rate, said):
 def test_datagrams_wait_in_no_buffer(rate, words):
     """A slow test has a datagram in some intervals only."""
     assert list(told(udp([rate] * 3, [rate] * 3) + udp_silence(3, 7)).failures) == words
+
+
+@pytest.mark.parametrize(
+    ("rate", "count", "cause"), [("2.31", 10, ["D04"]), ("3.47", 15, []), ("1.39", 6, [])]
+)
+def test_one_large_datagram_is_sent_for_each_tick(rate, count, cause):
+    size = float(rate) * 1e6 / 8 / 1024
+    row = "[  4]   {}.00-{}.00   sec  {:.0f} KBytes  {} Mbits/sec  {}\n"
+    rows = "".join(row.format(at, at + 1, size, rate, count) for at in range(5))
+    assert causes(f"$ iperf3 -c 203.0.113.20 -u -b 1.35M -l 28.2K\n{rows}") == cause
+
+
+def test_a_slow_test_beside_a_fast_one_is_no_policer_of_what_no_receiver_takes():
+    row = "[  5]   0.00-10.00  sec  {}Bytes  {}bits/sec  0.004 ms  {}/{} (x%)  receiver\n"
+    slow = "$ iperf3 -c 10.20.0.9 -u\n" + row.format("1.25 M", "1.05 M", 0, 906)
+    fast = "$ iperf3 -c 10.20.0.9 -u -b {}\n" + row
+    many = fast.replace("{}", "100G", 1).format("2.33 G", "2.00 G", 1800000, 3527000)
+    few = fast.replace("{}", "100M", 1).format("59.6 M", "50.0 M", 43000, 86300)
+    assert "D17" not in causes(slow + many)
+    assert causes(slow + few)[0] == "D17"
+
+
+def test_what_two_fast_tests_lose_is_no_random_loss():
+    rows = [[96.6] * 4, [191.0] * 4]
+    both = "".join(udp(each, [1.05 * rate for rate in each]) for each in rows)
+    assert "D19" not in causes(both)
 
 
 def test_a_full_link_in_one_direction_is_slower_than_the_other():

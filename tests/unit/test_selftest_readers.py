@@ -392,6 +392,11 @@ def test_a_sum_of_iperf_2_that_has_the_first_intervals_twice_is_no_total():
         assert run.flows[0].sent.rate == rate
 
 
+def test_an_error_of_an_early_iperf3_lacks_its_name():
+    said = "parameter error: Some option you are trying to set is client only"
+    assert read_run(f"$ iperf3 -s -u\n{said}\n".encode()).error == said
+
+
 def test_a_negative_count_of_iperf_2_is_no_amount():
     row = "[  3]  0.0- 1.0 sec  18014398509481962 KBytes  18014398509481962 KBytes/sec\n"
     assert read_run(f"Client connecting to a, TCP port 5201\n{row}".encode()).unreadable

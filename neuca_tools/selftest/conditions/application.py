@@ -10,7 +10,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import thresholds
 from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
-from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
+from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, datagram_size
 from neuca_tools.selftest.evidence import Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, sockets_in_all, steady_sockets
 
@@ -46,11 +46,13 @@ FEED_THE_SENDER = "check what the sender reads from, and whether its rate was li
 
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    if not look.is_unsampled_tcp:
+    if not look.is_unsampled:
         return None
+    is_tcp = look.protocol == "tcp"
     if not look.target:
-        return _unstated_blocks(look)
-    lowest = TICKS_PER_SECOND * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s
+        return _unstated_blocks(look) if is_tcp else None
+    block = (look.run.datagram or BLOCK) if is_tcp else datagram_size(look)
+    lowest = TICKS_PER_SECOND * 8 * block * look.streams  # bit/s
     if not look.target <= look.known_rate / thresholds.EXCEEDED_RATIO <= lowest:
         return None
     return Hit(

@@ -124,7 +124,9 @@ def _random_in(slowest: Look, session: Session) -> Optional[Hit]:
         if slowest.phase.receiver or loss >= UNSEEN_LOSS:
             return hit
         return hit._replace(confidence="low")
-    # No counter of a host was read: a busy host loses a few datagrams, too.
+    # No counter of a host was read: a busy host loses a few datagrams, too, and a path is full.
+    if not _is_deliberate(slowest):
+        return None
     is_sure = lost_datagrams(slowest) >= SURE_LOSSES or loss >= CLEAR_LOSS
     return hit._replace(confidence="medium") if is_sure and is_gentle(slowest) else None
 
@@ -266,10 +268,14 @@ def _is_random(slowest: Look, session: Session) -> bool:
     return not any(map(_is_clean, others)) if others else _is_certain(slowest)
 
 
+def _is_deliberate(look: Look) -> bool:
+    """Whether it was so slow that it overloads no path."""
+    return look.known_rate <= max(DELIBERATE, DELIBERATE_SHARE * (look.evidence.expect or 0.0))
+
+
 def _is_certain(only: Look) -> bool:
     """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
-    rate, expect = only.known_rate, only.evidence.expect or 0.0
-    if rate > max(DELIBERATE, DELIBERATE_SHARE * expect):
+    if not _is_deliberate(only):
         return False
     if lost_datagrams(only) < CERTAIN_LOSSES or only.known_loss > MAX_RANDOM_LOSS:
         return False

@@ -88,6 +88,11 @@ _MESSAGES = (
         "offer less (-b)",
     ),
     _Message(
+        r"protocol not (?:supported|available)|no sctp support",
+        "this system, or this build of iperf3, lacks the protocol, such as SCTP",
+        "load its module (modprobe sctp) on both hosts, or test with another protocol",
+    ),
+    _Message(
         r"too many open files|cannot allocate memory|unable to create thread",
         "this host lacks descriptors, memory or threads for so many streams",
         "fewer streams (-P); ulimit -a shows the limits",
@@ -193,15 +198,18 @@ def other_program(session: Session) -> Optional[Hit]:
 
 
 def unusable_arguments(session: Session) -> Optional[Hit]:
-    """iperf says itself why it did not run, or not to its end."""
-    said = error_text(session)
+    """iperf says itself why it did not run, or not to its end.
+
+    Of a client that is none, its server may say that it lacks memory.
+    """
+    said = "" if other_program(session) else error_text(session)
     for message in _MESSAGES:
         if not re.search(message.text, said, re.IGNORECASE):
             continue
         hit = Hit(1.0, message.meaning, (single_fact("iperf", said),), message.advice, "tool")
         if message.title != LOST:
             return hit
-        if _has_begun(session) and other_program(session) is None:
+        if _has_begun(session):
             # What limited the rate until then counts for more.
             share = 0.5 if any(look.rate for look in session.looks) else 0.9
             return hit._replace(share=share, confidence="medium", title=LOST)

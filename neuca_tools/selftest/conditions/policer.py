@@ -140,6 +140,8 @@ def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     if not udp.is_losing(look) or look.known_loss < udp.CLEAR_LOSS:
         return False
+    if look.is_unsampled and udp.are_many(look):
+        return False  # few receivers keep up with them
     return udp.counted_losses(look) < udp.COUNTED_SHARE * udp.lost_datagrams(look)
 
 

@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 LOSS_FREE_SHARE = 1e-4  # of the datagrams: who loses less counts as free of loss; our own bound
 OVERLOADED = "path or receiver overloaded"  # the other title of D07
 SLIGHT_LOSS = 0.01  # of the datagrams: a host was busy for a moment
-CLEAR_LOSS = 0.02  # of the datagrams: more than that (D17)
+CLEAR_LOSS, ENOUGH_LOST = 0.02, 20  # of the datagrams; datagrams: more than that, nor by chance
 LASTING_INTERVALS = 5  # each with losses: longer than a moment
 EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
@@ -133,16 +133,21 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look):
         return None
-    # Not so many that only a receiver can be too slow for them.
-    is_either = look.is_unsampled and look.known_loss >= CLEAR_LOSS and not are_many(look)
-    return _overload_hit(look) if is_either else _overflow_hit(look, look.rate)
+    return _overload_hit(look) if _is_overload(look) else _overflow_hit(look)
 
 
-def _overflow_hit(look: Look, rate: float) -> Hit:
+def _is_overload(look: Look) -> bool:
+    """Whether so much is lost, of not so many that only a receiver can be too slow for them."""
+    lost = look.known_loss * expected_datagrams(look.flow)
+    is_clear = look.known_loss >= CLEAR_LOSS and lost >= ENOUGH_LOST
+    return look.is_unsampled and is_clear and not are_many(look)
+
+
+def _overflow_hit(look: Look) -> Hit:
     return Hit(
         0.2 if _is_less_than_missing(look) else 0.6,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
-        f"counters, a socket buffer that overflows at {amounts.rate(rate)} is the usual "
+        f"counters, a socket buffer that overflows at {amounts.rate(look.known_rate)} is the usual "
         f"cause{_fragments_clause(look)}",
         (look.loss_fact,),
         "for iperf3 alone, -w 4M",
@@ -160,8 +165,7 @@ def _overload_hit(look: Look) -> Hit:
         f"{amounts.rate(look.known_rate)} arrived: the path or the receiver takes no more"
         f"{_fragments_clause(look)}",
         (look.loss_fact,),
-        "or offer less (-b) until nothing is lost; UdpRcvbufErrors (nstat) counts what the "
-        "receiver's buffer drops",
+        "or offer less (-b); nstat (UdpRcvbufErrors) tells whether it is the receiver",
         "receiver",
         confidence="medium",
         sysctls=LARGER_RECEIVE_BUFFERS,
@@ -238,11 +242,10 @@ def _packets_per_datagram(look: Look) -> float:
 
 def _fragments_clause(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
-    count = _packets_per_datagram(look)
+    count, size = _packets_per_datagram(look), datagram_size(look)
     if count <= 1:
         return ""
-    size = f"{datagram_size(look):.0f} bytes"
-    return f"; each datagram of {size} takes {count:.0f} fragments at MTU 1500"
+    return f"; each datagram of {size:.0f} bytes takes {count:.0f} fragments at MTU 1500"
 
 
 def datagram_size(look: Look) -> float:

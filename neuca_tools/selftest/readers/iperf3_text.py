@@ -33,7 +33,9 @@ HEAD = 10_000
 SMALLEST, LARGEST, SIZE_TOLERANCE = 16, 65_507, 1.05
 # Programs that call iperf3 write "Iperf3 error: ". After a hyphen, a client without words for an
 # error of its server prints nothing (SERVER_ERROR in iperf_client_api.c).
-_ERROR = re.compile(r"[Ii]perf3(?: error)?: (?:error - (?=\S))?(.*)")
+_ERROR = re.compile(
+    r"(?:[Ii]perf3(?: error)?: (?:error - (?=\S))?|^(?=parameter error: ))(.*)", re.MULTILINE
+)
 MAX_ERRORS = 5  # messages that are reported
 TOTALS_FACTOR = 1.5  # times the usual interval: a line of totals
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
