@@ -30,7 +30,7 @@ ABSENT = "203.0.113.9"
 # The kernel does not take this address for a local one: see `refused_route`. No duplicate address detection: its end,
 # a second later, would look like a write of somebody's.
 GUEST = f"""mount -t sysfs sysfs /sys; ip link set lo up
-ip address add {ABSENT}/32 dev lo; ip route delete local {ABSENT} table local
+ip address add {ABSENT}/32 dev lo scope host; ip route delete local {ABSENT} table local
 for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_dad; done
 for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_ra; done
 for place in /etc /var /run; do mount --bind $place $place && mount -o remount,ro,bind $place; done 2>/dev/null
