@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from lab import mac, refused_route
+from lab import ABSENT, mac, refused_route
 
 from neuca_tools.documents.neuca.link_kinds import OPTIONS
 
@@ -108,7 +108,7 @@ def test_a_failed_change_of_a_bond_is_rolled_back_in_every_mode(two, mode):
     has(two, "bond")
     bond = BOND.replace("active-backup", mode)
     assert two.once(bond).code == 0
-    failing = bond + "updelay = 200\n[routes]\n10.9.0.0/16 = 10.7.0.2 src 9.9.9.9\n"
+    failing = bond + f"updelay = 200\n[routes]\n10.9.0.0/16 = 10.7.0.2 src {ABSENT}\n"
     attempt = two.once(failing)
     assert (attempt.code, "could not be rolled back" in attempt.err + attempt.out) == (1, False), (
         attempt
