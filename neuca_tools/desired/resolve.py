@@ -234,7 +234,7 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     with_leases = learned.extend_links({key: links[key] for key in links if key not in in_vrfs})
     policy = build_routing(resolver.gateways, with_leases, resolver.scene)
     vrf_hops, vrf_notes = routing_tables.default_routes(links, scene, taken)
-    own_hops, refused = routing_tables.of_own_tables(routing.duplicates, policy.tables, taken)
+    own_hops, refused = routing_tables.of_own_tables(routing.duplicates, policy, taken)
     requested_hops = (*routing.hops, *vrf_hops)
     tables = {hop.traits.table for hop in requested_hops} - {MAIN_TABLE} | {*policy.tables.values()}
     refusals = [

@@ -19,6 +19,7 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import (
     ROUTE_METRIC,
     Networks,
+    Routing,
     local_hosts,
     scoped_host,
 )
@@ -123,16 +124,19 @@ def _through_member(route: RouteRequest, requests: Requests, tables: Tables) -> 
 
 
 def of_own_tables(
-    duplicates: Iterable[Hop], tables: Tables, taken: Collection[object]
+    duplicates: Iterable[Hop], policy: Routing, taken: Collection[object]
 ) -> tuple[list[Hop], list[Hop]]:
     """These routes of the main table in the table of their link, and those that it cannot have.
 
-    There they take the packets from its addresses, which the route of another link would take.
-    `taken` are the identities of other routes, also of those in the main table.
+    There they take the packets from its addresses, which the route of another link would take, if
+    rules of this family lead there. `taken` are the identities of other routes, also of those in
+    the main table.
     """
+    ruled = {(key, rule.family) for rule, key in policy.rules.items()}
     placed, refused = dict[object, Hop](), list[Hop]()
     for hop in duplicates:
-        table = tables.get(hop.link, MAIN_TABLE)
+        is_ruled = (hop.link, hop.to.version) in ruled
+        table = policy.tables[hop.link] if is_ruled else MAIN_TABLE
         own = hop._replace(traits=hop.traits._replace(table=table))
         if own.identity in taken or placed.setdefault(own.identity, own) != own:
             refused.append(hop)

@@ -413,6 +413,7 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
     ("gateway", "tables", "problems"),
     [
         ("gateway = 10.1.0.1\n", [254, 31002], 0),
+        ("gateway = fd00:3::1\n", [254], 1),  # no rule of IPv4 leads to its table
         ("", [254], 1),
         ("table = 50\ngateway = 10.1.0.1\n", [254, 50], 0),
     ],
@@ -420,7 +421,7 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
 def test_a_second_route_with_the_same_prefix_and_metric_is_in_the_table_of_its_nic(
     gateway, tables, problems
 ):
-    three = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24\n{gateway}"
+    three = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24, fd00:3::5/64\n{gateway}"
     routes = "[routes]\n10.70.0.0/16 = 10.0.0.9 metric 20\n10.70.0.0/16 = 10.1.0.9\n"
     found = resolved(ONE + three + routes)
     hops = [hop for hop in found.desired.hops if str(hop.to) == "10.70.0.0/16"]
