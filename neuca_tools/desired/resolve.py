@@ -60,9 +60,9 @@ class Settings(NamedTuple):
     allow_sysctls: frozenset[str] = frozenset()
     policy_routing: Choice = "auto"
 
-    @property
-    def sysctl_judge(self) -> allowed_sysctls.Judge:
-        return allowed_sysctls.Judge(self.links, self.allow_sysctls)
+    def judge(self, layers: Layers) -> allowed_sysctls.Judge:
+        """What refuses sysctls; in the layers, the `links` have the identities of their NICs."""
+        return allowed_sysctls.Judge(layers.local, self.allow_sysctls)
 
 
 class Resolution(NamedTuple):
@@ -128,7 +128,7 @@ def resolve_state(
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     gateways = gateways_of_links(scene, layers.local, settings.policy_routing)
-    resolver = LinkResolver(scene, limits, names, layers.trusted, settings.sysctl_judge, gateways)
+    resolver = LinkResolver(scene, limits, names, layers.trusted, settings.judge(layers), gateways)
     links = {**resolver.resolve(), **resolver.leftovers()}
     routing = resolve_routing(layers, resolver)
     removable = _without_kept_links(removable, resolver)
@@ -234,13 +234,11 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     with_leases = learned.extend_links({key: links[key] for key in links if key not in in_vrfs})
     policy = build_routing(resolver.gateways, with_leases, resolver.scene)
     vrf_hops, vrf_notes = routing_tables.default_routes(links, scene, taken)
-    own_hops = routing_tables.of_own_tables(routing.duplicates, policy.tables)
+    own_hops, refused = routing_tables.of_own_tables(routing.duplicates, policy, taken)
     requested_hops = (*routing.hops, *vrf_hops)
     tables = {hop.traits.table for hop in requested_hops} - {MAIN_TABLE} | {*policy.tables.values()}
-    refused = [
-        Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}")
-        for hop in routing.duplicates
-        if hop.link not in policy.tables
+    refusals = [
+        Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}") for hop in refused
     ]
     rules, problems = resolve_rules(layers.rules, links, tables, limits)
     rules = without_included({**rules, **policy.rules})
@@ -253,6 +251,6 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
         hops=(*learned.hops, *requested_hops, *policy_hops, *own_hops),
         rules=rules,
         tables=policy.tables,
-        problems=(*routing.problems, *refused, *problems, *learned.problems),
+        problems=(*routing.problems, *refusals, *problems, *learned.problems),
         notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world), *overlaps),
     )

@@ -116,6 +116,8 @@ class _Finder:
         self._link_by_direct_prefix = {route.to: route.link for route in direct}
         self._direct_prefixes = NetworkTable(self._link_by_direct_prefix)
         self._local_hosts = local_hosts(world, links.values())
+        local = (route.to for route in world.other_routes if route.traits[:2] == (255, "local"))
+        self._local_networks = NetworkTable(to for to in local if to.version == 4)  # RT_TABLE_LOCAL
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
         self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
         self.hop_by_identity: dict[object, Hop] = {}
@@ -194,10 +196,13 @@ class _Finder:
     def _waits_for_source(self, route: RouteRequest, key: LinkKey) -> bool:
         """Whether the source is no address of this host yet; that is a problem meanwhile.
 
-        The kernel refuses such a route (fib_valid_prefsrc, ip6_route_info_create).
+        The kernel refuses such a route (fib_valid_prefsrc, ip6_route_info_create), but for one of
+        IPv4 with a local route to its source.
         """
         source = route.traits.source
         if not source or scoped_host(self._usable[key].index, source) in self._local_hosts:
+            return False
+        if any(self._local_networks.covering(source)):
             return False
         self.waiting_prefixes.add(route.to)
         text = f"the source {source} is no address of this host yet"

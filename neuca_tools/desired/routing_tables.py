@@ -19,6 +19,7 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import (
     ROUTE_METRIC,
     Networks,
+    Routing,
     local_hosts,
     scoped_host,
 )
@@ -122,13 +123,24 @@ def _through_member(route: RouteRequest, requests: Requests, tables: Tables) -> 
     return route._replace(link=Networks(members).link_to(route.via) or key)
 
 
-def of_own_tables(duplicates: Iterable[Hop], tables: Tables) -> list[Hop]:
-    """These routes of the main table in the table of their link, if it has one.
+def of_own_tables(
+    duplicates: Iterable[Hop], policy: Routing, taken: Collection[object]
+) -> tuple[list[Hop], list[Hop]]:
+    """These routes of the main table in the table of their link, and those that it cannot have.
 
-    There they take the packets from its addresses, which the route of another link would take.
+    There they take the packets from its addresses, which the route of another link would take, if
+    rules of this family lead there. `taken` are the identities of other routes, also of those in
+    the main table.
     """
-    placed = [hop for hop in duplicates if hop.link in tables]
-    return [hop._replace(traits=hop.traits._replace(table=tables[hop.link])) for hop in placed]
+    ruled = {(key, rule.family) for rule, key in policy.rules.items()}
+    placed, refused = dict[object, Hop](), list[Hop]()
+    for hop in duplicates:
+        is_ruled = (hop.link, hop.to.version) in ruled
+        table = policy.tables[hop.link] if is_ruled else MAIN_TABLE
+        own = hop._replace(traits=hop.traits._replace(table=table))
+        if own.identity in taken or placed.setdefault(own.identity, own) != own:
+            refused.append(hop)
+    return [*placed.values()], refused
 
 
 class TablesInUse:

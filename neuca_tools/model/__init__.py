@@ -216,7 +216,7 @@ class World:
     `duplicate_addresses`; there is no route to the network of the `bare` ones, and the kernel
     avoids `deprecated` ones as sources. `peer_networks` are those of point-to-point addresses,
     `broadcasts` the explicit broadcast addresses. `routes` are the unicast routes of the main
-    table, `other_routes` those of other tables and ours of other types, `routers` the IPv6 routers
+    table, `other_routes` all others but the kernel's to its addresses, `routers` the IPv6 routers
     near a device. `address_messages` are the kernel's messages about addresses, `read_at` is of
     CLOCK_MONOTONIC. `fixed_sysctls`: /proc/sys is read-only.
     `is_container`: this is not the machine's first network namespace.

@@ -133,7 +133,7 @@ def forget_restored(
     sysctls = _host_originals(record, resolution, observed)
     settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return record._replace(
-        owned=_owned_still(record.owned, observed, unseen),
+        owned=_owned_still(record.owned, observed, unseen, world),
         originals=_link_originals(record, resolution, observed),
         made=_made_links(record, resolution, observed),
         original_sysctls=sysctls,
@@ -161,10 +161,15 @@ def _written_value(written: WrittenSetting, record: Record, observed: NetworkSta
 
 
 def _owned_still(
-    owned: OwnedObjects, observed: NetworkState, unseen: Collection[str]
+    owned: OwnedObjects, observed: NetworkState, unseen: Collection[str], world: World
 ) -> OwnedObjects:
-    """What is ours and still exists, or is on an `unseen` NIC."""
+    """What is ours and still exists, or is on an `unseen` NIC.
+
+    A deprecated address is ours as well, although a requested one counts as absent.
+    """
     present = {(key, address) for key, link in observed.links.items() for address in link.addresses}
+    keys = {link.index: key for key, link in observed.links.items()}
+    present |= {(keys[index], address) for index, address in world.deprecated if index in keys}
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in observed.links}
     return OwnedObjects(frozenset(addresses), frozenset(links))

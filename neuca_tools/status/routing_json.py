@@ -50,7 +50,7 @@ def _route_json(
 
 
 def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """The routes of the kernel but those of the table `local`. `names` are interfaces by index."""
+    """All routes but the kernel's own in the table `local`. `names` are interfaces by index."""
     return [
         {
             "to": str(route.to),

@@ -17,11 +17,11 @@ from ipaddress import ip_address, ip_interface
 import pytest
 from kernel import Kernel, default_route, refuse
 from platforms import made
-from worlds import ANYONE, Agent, mac, nic, texts, world
+from worlds import ANYONE, Agent, document, mac, nic, texts, world
 
 from neuca_tools.backends import kernel_state, wire
 from neuca_tools.desired.management import Policy
-from neuca_tools.model import Document, LinkKey
+from neuca_tools.model import ACCEPT_RA, Document, LinkKey
 from neuca_tools.model.topology import identity, is_nic
 from neuca_tools.state.records import load_record, save_record
 
@@ -240,6 +240,14 @@ def test_the_six_bytes_still_mean_the_port_while_it_is_away():
     )
     assert gone.name == "fabric0"
     assert "rename ib0 to fabric0" in done(one)
+
+
+@pytest.mark.parametrize("named", [GUID, SHORT])
+def test_the_configuration_permits_a_port_advertisements_by_either_form_of_its_guid(named):
+    one, sysctl = agent("[interfaces]\n", port(2, up=True)), ACCEPT_RA.replace("/", ".")
+    links = document(f"[interface {named}]\nsysctl.{sysctl} = 1\n").links
+    one.settings = one.settings._replace(links=links)
+    assert one.survey().resolution.desired.links[LinkKey(GUID)].sysctls == {ACCEPT_RA: "1"}
 
 
 def test_an_ethernet_nic_with_these_six_bytes_as_its_mac_is_meant_by_them():

@@ -581,3 +581,19 @@ def test_what_was_written_to_a_bond_is_forgotten_once_another_bond_has_its_name(
         WrittenSetting("mtu", key(2)): "9000",
         WrittenSetting("net/core/rmem_max"): "8",
     }
+
+
+def test_an_address_of_ours_that_somebody_deprecated_is_removed_with_its_request():
+    """It counts as absent as long as it is requested, so that a start uses it again."""
+    kernel, deprecated = machine(nic(1), nic(2), mgmt=1), ip_interface("10.0.5.1/24")
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24"
+    agent, read_world = Agent(kernel, f"{text}, {deprecated}\n"), kernel.world
+    agent.run()
+    kernel.world = lambda: replace(read_world(), deprecated=frozenset({(2, deprecated)}))
+    assert [operation.text for operation in agent.plan()] == [
+        f"add the address {deprecated} to eth2"
+    ]
+    assert agent.run(start=False)[0] == ()
+    agent.ask(f"{text}\n")
+    agent.run(start=False)
+    assert deprecated not in kernel.addresses[2]

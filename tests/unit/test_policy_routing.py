@@ -413,6 +413,7 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
     ("gateway", "tables", "problems"),
     [
         ("gateway = 10.1.0.1\n", [254, 31002], 0),
+        ("gateway = fd00:3::1\n", [254], 1),  # no rule of IPv4 leads to its table
         ("", [254], 1),
         ("table = 50\ngateway = 10.1.0.1\n", [254, 50], 0),
     ],
@@ -420,13 +421,29 @@ def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
 def test_a_second_route_with_the_same_prefix_and_metric_is_in_the_table_of_its_nic(
     gateway, tables, problems
 ):
-    three = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24\n{gateway}"
+    three = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24, fd00:3::5/64\n{gateway}"
     routes = "[routes]\n10.70.0.0/16 = 10.0.0.9 metric 20\n10.70.0.0/16 = 10.1.0.9\n"
     found = resolved(ONE + three + routes)
     hops = [hop for hop in found.desired.hops if str(hop.to) == "10.70.0.0/16"]
     assert [hop.traits.table for hop in hops] == tables
     assert {str(hop.via) for hop in hops[1:]} <= {"10.1.0.9"}
     assert [problem.code for problem in found.problems] == ["refused"] * problems
+
+
+def test_the_table_of_a_nic_has_one_route_with_a_prefix_and_metric_and_the_rest_is_refused():
+    """Otherwise one replaces the other, and the pass of the NIC fails again and again."""
+    three = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24\ngateway = 10.1.0.1\ntable = 50\n"
+    vias = ["10.0.0.9", "10.1.0.8", "10.1.0.9 metric 1", "10.1.0.8 metric 2"]
+    lines = [f"10.70.0.0/16 = {via}\n" for via in vias]
+    lines += [f"10.80.0.0/16 = {via}\n" for via in ("10.0.0.9", "10.1.0.8 table 50", vias[2])]
+    agent = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), "")
+    asked = document(f"{ONE}{three}[routes]\n{''.join(lines)}")
+    agent.document = asked._replace(routes=tuple(r._replace(metric=20) for r in asked.routes))
+    _, result, _ = agent.run()
+    assert (result.failures, agent.plan()) == ((), ())
+    reason = "another requested route has the same prefix and metric (20)"
+    refused = [problem.text for problem in agent.survey().resolution.problems]
+    assert refused == [f"route to {to}: {reason}" for to in ("10.70.0.0/16", "10.80.0.0/16")]
 
 
 @pytest.mark.parametrize("gateway", ["gateway = 10.0.0.1, fd00:2::1\n", ""])

@@ -12,6 +12,7 @@ from worlds import PLACES, Agent, document, key, mac, machine, nic, route, texts
 from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Problem, Record, Route
+from neuca_tools.model.routing import Traits
 
 TWO = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"
 THREE = f"[interface {mac(3)}]\naddresses = 10.0.1.1/24\n"
@@ -137,6 +138,22 @@ def test_a_route_whose_source_is_no_address_of_the_host_waits_and_costs_only_its
         agent.kernel.add_address(3, ip_interface(source))
         agent.run(start=False)
         assert [str(route.to) for route in agent.kernel.routes if str(route.to) == to] == [to]
+
+
+@pytest.mark.parametrize(
+    ("to", "table", "source", "count"),
+    [
+        ("10.77.0.0/24", 255, "10.77.0.5", 1),
+        ("0.0.0.0/0", 100, "10.77.0.5", 0),  # of a transparent proxy
+        ("fd00:77::/64", 255, "fd00:77::5", 0),
+    ],
+)
+def test_a_local_route_makes_sources_of_ipv4_as_in_the_kernel(to, table, source, count):
+    local = Route(ip_network(to), 0, traits=Traits(table, "local"))
+    via = "10.20.0.0/16 = 10.0.0.254" if count or table == 100 else "fd00:20::/32 = fd00:2::fe"
+    text = f"{TWO}[routes]\n{via} src {source}\n"
+    found, problems = hops(text, other_routes=(local,))
+    assert (len(found), len(problems)) == (count, 1 - count)
 
 
 def test_the_next_hop_on_a_nic_that_is_asked_to_be_down():
