@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
-from worlds import Agent, key, mac, machine, nic, route, texts, vlan
+from worlds import Agent, bare, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired.roles import Policy
@@ -581,3 +581,29 @@ def test_what_was_written_to_a_bond_is_forgotten_once_another_bond_has_its_name(
         WrittenSetting("mtu", key(2)): "9000",
         WrittenSetting("net/core/rmem_max"): "8",
     }
+
+
+@pytest.mark.parametrize(("name", "other"), [("eth1", "eth2"), ("eth2", "eth1")])
+def test_a_name_that_two_nics_have_recorded_is_for_the_management_nic(name, other):
+    """One had replaced the other, and both are present."""
+    agent = Agent(machine(nic(1, other), nic(2, name), mgmt=2))
+    agent.record = Record(
+        nics={
+            mac(1): NicRecord("eth1", "management" if other == "eth2" else ""),
+            mac(2): NicRecord("eth1", "management"),
+        }
+    )
+    agent.run()
+    problems = agent.survey().resolution.problems
+    kept = agent.record
+    assert (agent.run()[0], agent.record) == ((), kept)
+    assert kept.nics[mac(2)].name == "eth1"
+    rules = {
+        path[-18:-6]: text for path, text in agent.kernel.files.items() if path.endswith("rules")
+    }
+    assert b'NAME:="eth1"' in rules[bare(2)]
+    if name == "eth1":
+        assert (kept.nics[mac(1)].name, problems) == ("eth2", ())
+        assert b'NAME:="eth2"' in rules[bare(1)]
+    else:
+        assert [(problem.code, problem.link) for problem in problems] == [("name", key(2))]
