@@ -37,7 +37,7 @@ from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, Requests, World
 from neuca_tools.model.ports import identity_forms
-from neuca_tools.model.topology import identity
+from neuca_tools.model.topology import identity, with_lower_devices
 from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch_document, last_good
 from neuca_tools.state.records import load_record
@@ -199,14 +199,18 @@ def _write_marks(
 
 
 def devices_in_use(world: World) -> frozenset[int]:
-    """Devices that this kernel cannot rename now: up, with an address that is not link-local."""
+    """Devices that this kernel cannot rename now: up, with an address that is not link-local.
+
+    So are its lower devices: the root file system may be reached through it.
+    """
     if world.rename_while_up:
         return frozenset()
-    return frozenset(
+    addressed = [
         index
         for index, device in world.devices.items()
         if device.up and any(not ip.is_link_local for ip in world.addresses.get(index, ()))
-    )
+    ]
+    return with_lower_devices(world, addressed)
 
 
 def rename_devices(

@@ -30,7 +30,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import DeviceSettings
-from neuca_tools.model.provenance import RTPROT_KERNEL, is_advertised, is_automatic
+from neuca_tools.model.provenance import RTPROT_KERNEL, is_advertised, is_automatic, without_guesses
 from neuca_tools.model.routing import NOWHERE, Rule
 from neuca_tools.model.topology import automatic_default_routes
 
@@ -226,7 +226,7 @@ def _observed_routes(
     The network of a link itself is never among the last. If an address was added before the
     management NIC was known to be in the same network, the kernel's route to it is one to delete.
     """
-    banned = set(resolution.desired.banned)
+    world, banned = without_guesses(world), set(resolution.desired.banned)
     kept = automatic_default_routes(world, resolution.roles.guard.management)
     hops = []
     for route in world.routes:

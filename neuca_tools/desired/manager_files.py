@@ -117,7 +117,7 @@ class _Files:
     def rules(self, files: Mapping[str, Optional[bytes]]) -> dict[str, Optional[bytes]]:
         """A rule for each NIC; None for those of other NICs, and for those that are replaced.
 
-        A name goes into one rule only, that of a NIC that is present if there is one.
+        A name goes into one rule only: that of a NIC that is present, first of a management NIC.
         """
         known = self._mac_by_rule(files)
         spared: set[str] = set()
@@ -127,7 +127,7 @@ class _Files:
         used: set[str] = set()
         recorded = {mac for mac in self.record.nics if not LinkKey(mac).virtual_kind}
         nics = self.roles.by_mac.keys() | recorded
-        for mac in sorted(nics - spared, key=lambda mac: (mac not in self.roles.nics, mac)):
+        for mac in sorted(nics - spared, key=self._rule_order):
             name = self._pinned_name(mac)
             if name in used:
                 name = ""
@@ -136,6 +136,9 @@ class _Files:
                 used.add(name)
                 rules.update(self._rule(mac, name))
         return {**rules, **dict.fromkeys(self._stale_rules(known, rules))}
+
+    def _rule_order(self, mac: str) -> tuple[bool, bool, str]:
+        return mac not in self.roles.nics, self.roles.role(mac) != "management", mac
 
     def _stale_rules(
         self, known: Mapping[str, str], rules: Mapping[str, Optional[bytes]]

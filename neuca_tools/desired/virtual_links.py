@@ -32,7 +32,7 @@ from neuca_tools.model import (
     Virtual,
     World,
 )
-from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
+from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance, without_guesses
 from neuca_tools.model.topology import routes_through
 
 
@@ -318,8 +318,9 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
             continue
         if (key, address) not in record.owned.addresses:
             return f"somebody added the address {address} to it"
+    certain = without_guesses(world)
     for route in routes_through(world, [device.index]):
-        if route_provenance(route, world) == ADMINISTRATOR:
+        if route_provenance(route, certain) == ADMINISTRATOR:
             return f"somebody added the route to {route.to} to it"
     return ""
 

@@ -9,6 +9,8 @@ itself that a NIC is for management, whatever its prefix, metric, protocol numbe
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neuca_tools.model import Route, World
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
@@ -41,6 +43,15 @@ def route_provenance(route: Route, world: World) -> str:
 def is_automatic(route: Route, world: World) -> bool:
     """Whether a router advertisement or a DHCP server has caused the route."""
     return route_provenance(route, world) in (ADVERTISEMENT, LEASE)
+
+
+def without_guesses(world: World) -> World:
+    """The world for removals: link-local IPv4 addresses, which administrators set too, are theirs.
+
+    As signs they count as leased; the agent itself has them from a document on kernels before 5.18.
+    """
+    leases = frozenset(pair for pair in world.endless_leases if not pair[1].is_link_local)
+    return world if leases == world.endless_leases else replace(world, endless_leases=leases)
 
 
 def is_advertised(route: Route, world: World) -> bool:

@@ -24,7 +24,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.links import KINDS, LINK_ALIAS
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.model.topology import is_nic, key_of, mac_in_key
+from neuca_tools.model.topology import identity, is_nic, key_of, mac_in_key, nics_in
 
 Value = TypeVar("Value")
 
@@ -149,6 +149,7 @@ def forget_stale(record: Record, world: World) -> Record:
     if owned != record.owned:
         record = record._replace(owned=owned)
     record = without_indexes(record, lambda mac, index: not _is_there(mac, index, world))
+    record = _without_taken_names(record, world)
     replugged = _replugged_links(record, world)
     if not replugged:
         return record
@@ -159,6 +160,21 @@ def forget_stale(record: Record, world: World) -> Record:
     kept = without_links(record, replugged)
     originals = {**kept.originals, **_sysctls_only(record, replugged)}
     return kept._replace(nics={**record.nics, **nics}, originals=originals)
+
+
+def _without_taken_names(record: Record, world: World) -> Record:
+    """The record without the names of NICs that are those of management NICs now.
+
+    Both have it recorded if one had replaced the other, and both are present now.
+    """
+    present = {(identity(nic), nic.name) for nic in nics_in(world)}
+    named = {mac: nic.name for mac, nic in record.nics.items() if (mac, nic.name) in present}
+    taken = {named[mac] for mac in named.keys() & record.macs_of("management")}
+    losers = {mac for mac, _ in present} & record.nics.keys() - named.keys()
+    lost = {
+        mac: record.nics[mac]._replace(name="") for mac in losers if record.nics[mac].name in taken
+    }
+    return record._replace(nics={**record.nics, **lost}) if lost else record
 
 
 def without_indexes(record: Record, is_gone: Callable[[str, int], bool]) -> Record:

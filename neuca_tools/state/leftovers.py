@@ -24,7 +24,7 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.provenance import is_automatic
+from neuca_tools.model.provenance import is_automatic, without_guesses
 from neuca_tools.model.topology import automatic_default_routes
 
 TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
@@ -106,7 +106,8 @@ def _nics_still_held(record: Record, observed: NetworkState, world: World) -> se
     """The NICs that a manager manages, or that have leased addresses or automatic routes."""
     if not any(nic.leaving for nic in record.nics.values()):
         return set()
-    routed = {route.index for route in world.routes if is_automatic(route, world)}
+    certain = without_guesses(world)
+    routed = {route.index for route in world.routes if is_automatic(route, certain)}
     held_nics = {key.mac for key, _ in _leased_addresses(record, observed, world)}
     for key, link in observed.links.items():
         is_routed = key.vlan_id is None and link.index in routed

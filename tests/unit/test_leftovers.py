@@ -110,6 +110,19 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
         assert leftovers.without_settled(record, observed, here).nics[mac(2)].leaving == after
 
 
+def test_a_link_local_address_that_a_manager_may_have_set_keeps_its_routes():
+    """Its network is the only one of the link; that it counts as leased is a guess."""
+    own = ip_interface("169.254.10.1/30")
+    routes = route("169.254.10.0/30", 2, None, 0, 2), route("10.50.0.0/16", 2, "169.254.10.2")
+    here = replace(seen(*routes, leased=()), endless_leases=frozenset([(2, own)]))
+    here = replace(here, addresses={**here.addresses, 2: (own,)})
+    record = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd")})
+    gone = {"networkd": {"eth2": "unmanaged"}}
+    _, record, observed, owned = survey(here, record, f"[interface {mac(2)}]\n", words=gone)
+    assert ([hop for hop in observed.hops if hop.left_over], owned.addresses) == ([], frozenset())
+    assert leftovers.without_settled(record, observed, here).nics[mac(2)].leaving == ""
+
+
 @pytest.mark.parametrize("family", [4, 6])
 def test_the_last_default_route_of_a_family_and_its_addresses_stay_and_are_reported(family):
     """The management NIC has lost its own; this one is a dataplane NIC by its record."""

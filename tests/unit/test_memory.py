@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
-from worlds import Agent, key, mac, machine, nic, route, texts, vlan
+from worlds import Agent, bare, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired.roles import Policy
@@ -597,3 +597,29 @@ def test_an_address_of_ours_that_somebody_deprecated_is_removed_with_its_request
     agent.ask(f"{text}\n")
     agent.run(start=False)
     assert deprecated not in kernel.addresses[2]
+
+
+@pytest.mark.parametrize(("name", "other"), [("eth1", "eth2"), ("eth2", "eth1")])
+def test_a_name_that_two_nics_have_recorded_is_for_the_management_nic(name, other):
+    """One had replaced the other, and both are present."""
+    agent = Agent(machine(nic(1, other), nic(2, name), mgmt=2))
+    agent.record = Record(
+        nics={
+            mac(1): NicRecord("eth1", "management" if other == "eth2" else ""),
+            mac(2): NicRecord("eth1", "management"),
+        }
+    )
+    agent.run()
+    problems = agent.survey().resolution.problems
+    kept = agent.record
+    assert (agent.run()[0], agent.record) == ((), kept)
+    assert kept.nics[mac(2)].name == "eth1"
+    rules = {
+        path[-18:-6]: text for path, text in agent.kernel.files.items() if path.endswith("rules")
+    }
+    assert b'NAME:="eth1"' in rules[bare(2)]
+    if name == "eth1":
+        assert (kept.nics[mac(1)].name, problems) == ("eth2", ())
+        assert b'NAME:="eth2"' in rules[bare(1)]
+    else:
+        assert [(problem.code, problem.link) for problem in problems] == [("name", key(2))]

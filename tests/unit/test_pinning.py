@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -201,6 +202,14 @@ def test_a_nic_that_is_up_with_an_address_is_in_use_if_the_kernel_cannot_rename_
     addresses = {1: "192.0.2.10/24 fe80::1/64", 2: "fe80::2/64", 3: "192.0.2.11/24"}
     assert devices_in_use(world(*devices, addresses=addresses, rename_while_up=False)) == {1}
     assert devices_in_use(world(*devices, addresses=addresses)) == set()
+
+
+@pytest.mark.parametrize("kind", ["bond", "bridge"])
+def test_a_port_of_a_device_in_use_is_in_use(kind):
+    """To rename it, it would be set down, perhaps under the root file system."""
+    above = nic(9, "top", up=True, permanent_mac="", hardware=False, kind=kind)
+    seen = world(above, nic(1, up=True, master=9), nic(2, up=True), addresses={9: "192.0.2.10/24"})
+    assert devices_in_use(replace(seen, rename_while_up=False)) == {1, 9}
 
 
 def test_a_name_of_fifteen_bytes_makes_room_for_a_number():
