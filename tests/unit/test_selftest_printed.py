@@ -1554,6 +1554,11 @@ def test_iperf_2_gets_nothing_through_to_the_port_of_iperf3(port, said, cause):
     assert causes(f"Client connecting to a, TCP port {port}\n{head}{said}") == [cause] * bool(cause)
 
 
+def test_a_requested_rate_hides_no_black_hole():
+    content = text([0.7] + [0] * 9, [1.41] * 10, [2] + [1] * 9, WAN, "-c 203.0.113.20 -b 100M")
+    assert causes(content)[0] == "D21"
+
+
 @pytest.mark.parametrize(
     ("count", "again", "cause"),
     [(10, "9", ["D21"]), (3, "9", []), (10, "0", []), (10, "", ["D21"])],
