@@ -1421,6 +1421,19 @@ def test_what_iperf_says_of_the_connection_is_no_fault_of_its_arguments(said):
 
 
 @pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("unable to set TCP_CONGESTION: Operation not permitted", ["D38"]),
+        ("Unable to bind-to-device (check perror, maybe permissions?): Permission denied", []),
+        ("unable to set socket pacing: Protocol not available", []),
+        ("unable to connect to server: Protocol not available", ["D47"]),
+    ],
+)
+def test_an_option_that_iperf_may_not_set_is_no_firewall_nor_protocol(said, cause):
+    assert causes(f"iperf3: error - {said}\n") == cause
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "control socket has closed unexpectedly",
