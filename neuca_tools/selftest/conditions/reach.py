@@ -42,7 +42,7 @@ NO_STREAM = re.compile(
 NOT_CONNECTED = re.compile(
     "send control message: Bad file descriptor|unable to connect to server.*: "
     "(?!too many open|cannot allocate|no buffer space|address |can(?:no|')t assign"
-    "|requested address|network is unreachable|operation not permitted|permission denied)",
+    "|requested address|network is unreachable|operation not permitted|permission denied|protocol )",
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
