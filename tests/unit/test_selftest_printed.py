@@ -1525,6 +1525,7 @@ def test_a_slow_test_beside_a_fast_one_is_no_policer_of_what_no_receiver_takes()
     many = fast.replace("{}", "100G", 1).format("2.33 G", "2.00 G", 1800000, 3527000)
     few = fast.replace("{}", "100M", 1).format("59.6 M", "50.0 M", 43000, 86300)
     assert "D17" not in causes(slow + many)
+    assert causes(slow + many)[:2] == ["D09", "D07"]
     assert causes(slow + few)[0] == "D17"
 
 
