@@ -1462,6 +1462,14 @@ def test_an_attempt_that_failed_counts_unless_a_later_one_did_not():
     assert causes(failed.format("Connection timed out") + worked) == []
 
 
+def test_a_black_hole_explains_that_iperf_loses_its_connection():
+    begun = text([0.7] + [0] * 9, [1.41] * 10, [2] + [1] * 9, WAN, summary=False)
+    diagnosis = told(f"{begun}iperf3: error - control socket has closed unexpectedly\n")
+    assert [(each.id, each.severity) for each in diagnosis.findings][0] == ("D21", "fault")
+    assert diagnosis.findings[-1].title == "connection lost"
+    assert diagnosis.exit_code is ExitCode.BELOW
+
+
 def test_a_peer_that_resets_the_connection_at_once_has_no_server_of_iperf3():
     said = "iperf3: error - unable to receive control message: Connection reset by peer\n"
     assert causes(f"Connecting to host 192.0.2.1, port 5201\n{said}") == ["D35"]
