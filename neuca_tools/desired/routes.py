@@ -194,7 +194,7 @@ class _Finder:
         return [] if is_waiting else links, None
 
     def _waits_for_source(self, route: RouteRequest, key: LinkKey) -> bool:
-        """Whether the source is no address of this host yet; that is a problem meanwhile.
+        """Whether the source is not an address of this host yet; that is a problem meanwhile.
 
         The kernel refuses such a route (fib_valid_prefsrc, ip6_route_info_create), but for one of
         IPv4 with a local route to its source.
@@ -205,7 +205,7 @@ class _Finder:
         if any(self._local_networks.covering(source)):
             return False
         self.waiting_prefixes.add(route.to)
-        text = f"the source {source} is no address of this host yet"
+        text = f"the source {source} is not an address of this host yet"
         self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
         return True
 

@@ -129,7 +129,7 @@ def test_a_route_whose_source_is_no_address_of_the_host_waits_and_costs_only_its
         machine(nic(1), nic(2), nic(3), mgmt=1), f"{text}[routes]\n{to} = {via} src {source}\n"
     )
     _, result, _ = agent.run()
-    reason = f"route to {to}: the source {source} is no address of this host yet"
+    reason = f"route to {to}: the source {source} is not an address of this host yet"
     problems = [problem.text for problem in agent.survey().resolution.problems]
     assert problems == ([] if is_local else [reason])
     assert (result.failures, agent.plan()) == ((), ())

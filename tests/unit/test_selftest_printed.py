@@ -1421,6 +1421,19 @@ def test_what_iperf_says_of_the_connection_is_no_fault_of_its_arguments(said):
 
 
 @pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("unable to set TCP_CONGESTION: Operation not permitted", ["D38"]),
+        ("Unable to bind-to-device (check perror, maybe permissions?): Permission denied", []),
+        ("unable to set socket pacing: Protocol not available", []),
+        ("unable to connect to server: Protocol not available", ["D47"]),
+    ],
+)
+def test_an_option_that_iperf_may_not_set_is_no_firewall_nor_protocol(said, cause):
+    assert causes(f"iperf3: error - {said}\n") == cause
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "control socket has closed unexpectedly",
@@ -1449,6 +1462,14 @@ def test_an_attempt_that_failed_counts_unless_a_later_one_did_not():
     assert causes(failed.format("Connection timed out") + worked) == []
 
 
+def test_a_black_hole_explains_that_iperf_loses_its_connection():
+    begun = text([0.7] + [0] * 9, [1.41] * 10, [2] + [1] * 9, WAN, summary=False)
+    diagnosis = told(f"{begun}iperf3: error - control socket has closed unexpectedly\n")
+    assert (diagnosis.findings[0].id, diagnosis.findings[0].severity) == ("D21", "fault")
+    assert diagnosis.findings[-1].title == "connection lost"
+    assert diagnosis.exit_code is ExitCode.BELOW
+
+
 def test_a_peer_that_resets_the_connection_at_once_has_no_server_of_iperf3():
     said = "iperf3: error - unable to receive control message: Connection reset by peer\n"
     assert causes(f"Connecting to host 192.0.2.1, port 5201\n{said}") == ["D35"]
@@ -1470,7 +1491,7 @@ def test_datagrams_that_are_neither_few_nor_very_many_overload_the_path_or_the_r
 @pytest.mark.parametrize(
     ("command", "size", "rate", "said"),
     [
-        ("$ iperf3 -c 203.0.113.20 -u -b 3M\n", 366, "3.00", "-b asks for 3.00 Mbit/s"),
+        ("$ iperf3 -c 203.0.113.20 -u -b 3M\n", 366, "3.00", "3.00 Mbit/s was requested"),
         ("", 128, "1.05", "without -b, iperf sends 1.05 Mbit/s over UDP"),
         ("", 134, "1.10", None),
     ],
@@ -1512,6 +1533,7 @@ def test_a_slow_test_beside_a_fast_one_is_no_policer_of_what_no_receiver_takes()
     many = fast.replace("{}", "100G", 1).format("2.33 G", "2.00 G", 1800000, 3527000)
     few = fast.replace("{}", "100M", 1).format("59.6 M", "50.0 M", 43000, 86300)
     assert "D17" not in causes(slow + many)
+    assert causes(slow + many)[:2] == ["D09", "D07"]
     assert causes(slow + few)[0] == "D17"
 
 
@@ -1552,6 +1574,11 @@ def test_a_full_link_in_one_direction_is_slower_than_the_other():
 def test_iperf_2_gets_nothing_through_to_the_port_of_iperf3(port, said, cause):
     head = f"[  3] local 10.20.0.8 port 40000 connected with 10.20.0.9 port {port}\n"
     assert causes(f"Client connecting to a, TCP port {port}\n{head}{said}") == [cause] * bool(cause)
+
+
+def test_a_requested_rate_hides_no_black_hole():
+    content = text([0.7] + [0] * 9, [1.41] * 10, [2] + [1] * 9, WAN, "-c 203.0.113.20 -b 100M")
+    assert causes(content)[0] == "D21"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def _as_requested(look: Look) -> Optional[Hit]:
         return None
     if look.is_unanswered or look.known_loss >= SLIGHT_LOSS:
         return None
-    asked = f"-b asks for {amounts.rate(target)}"
+    asked = f"{amounts.rate(target)} was requested"
     if target == default:
         asked = f"without -b, iperf sends {amounts.rate(target)} over UDP"
     return Hit(

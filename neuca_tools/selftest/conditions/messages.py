@@ -78,7 +78,8 @@ _MESSAGES = (
         "ports below 1024 require root; look for a security policy (ESXi, SELinux, a container)",
     ),
     _Message(
-        r"operation not permitted|permission denied",
+        r"(?:^|\| |(?:connect|send|stream socket)[^|]{0,120}: )"
+        r"(?:operation not permitted|permission denied)",
         "this host does not let iperf send: a firewall of its own, or a security policy",
         "look at the rules for outgoing packets (nft list ruleset), and at those of a container",
     ),
@@ -88,7 +89,8 @@ _MESSAGES = (
         "offer less (-b)",
     ),
     _Message(
-        r"protocol not (?:supported|available)|no sctp support",
+        r"protocol not supported|no sctp support"
+        r"|(?:connect|listener|sctp)[^|]{0,120}: protocol not available",
         "this system, or this build of iperf3, lacks the protocol, such as SCTP",
         "load its module (modprobe sctp) on both hosts, or test with another protocol",
     ),

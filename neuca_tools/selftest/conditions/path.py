@@ -231,7 +231,8 @@ THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 def _stalled_hit(look: Look) -> Optional[Hit]:
     """By iperf's figures alone: the first window went out, and nothing after it."""
-    if look.protocol != "tcp" or look.is_sampled or look.target:
+    is_paced = look.target and not look.retransmits
+    if any((look.protocol != "tcp", look.is_sampled, is_paced)):
         return None
     first, last = _stalled_interval(look.flow)
     if first is None or last is None or (look.flow.sent.bytes or first.bytes or 0) > SEND_BUFFER:

@@ -41,7 +41,7 @@ NO_STREAM = re.compile(
 # these, of what the client lacks or may not do.
 NOT_CONNECTED = re.compile(
     "send control message: Bad file descriptor|unable to connect to server.*: "
-    "(?!too many open|cannot allocate|no buffer space|address |can(?:no|')t assign"
+    "(?!protocol |too many open|cannot allocate|no buffer space|address |can(?:no|')t assign"
     "|requested address|network is unreachable|operation not permitted|permission denied)",
     re.IGNORECASE,
 )

@@ -179,7 +179,8 @@ EXPLANATIONS = (
     Explanation(
         ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
     ),
-    Explanation((OVERLOADED,), ("D15", "D17", "D18", "D19", "D39"), "it says which of both it is"),
+    Explanation((OVERLOADED,), ("D15", "D17", "D18", "D19", "D39"), "it says which of them it is"),
+    Explanation((messages.LOST,), ("D21", "D33"), "iperf gives up when nothing gets through"),
     Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
         ("D18",),

@@ -190,8 +190,8 @@ def _severity_of_moment(look: Look) -> Optional[Severity]:
 
 
 def is_one_of_several(look: Look) -> bool:
-    """Whether there are other UDP tests of other rates, which tell more when compared."""
-    return any(
+    """Whether other UDP tests, of other rates, tell more than that few receivers keep up."""
+    return not (look.is_unsampled and are_many(look)) and any(
         phase.run is not None and phase.run.protocol == "udp" and not _is_as_many(look, phase)
         for phase in look.evidence.phases
         if phase is not look.phase and phase.direction == look.phase.direction
