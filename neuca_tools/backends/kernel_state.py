@@ -83,11 +83,8 @@ def read_world() -> World:
         what = "ask the kernel for its links, addresses and routes"
         raise ObserveError(f"{what}: {cause}") from error
     world = World(devices, read_at=seen, boot_id=boot_id(), **addresses, **routes)
-    leases, is_container = (
-        frozenset(_leased_without_end(world)),
-        not Path(FIRST_ONLY_SYSCTL).exists(),
-    )
-    return replace(world, endless_leases=leases, is_container=is_container)
+    is_container = not Path(FIRST_ONLY_SYSCTL).exists()
+    return replace(world, endless_leases=leased_without_end(world), is_container=is_container)
 
 
 def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
@@ -106,20 +103,32 @@ def present_macs() -> frozenset[str]:
     return frozenset(macs - {"", _LOOPBACK_MAC})
 
 
-def _leased_without_end(world: World) -> Iterator[tuple[int, Address]]:
+def leased_without_end(world: World) -> frozenset[tuple[int, Address]]:
     """The IPv4 addresses of dhclient and udhcpc, and link-local ones, by the indexes of devices.
 
     A client gives itself a link-local one, and with dhcpcd a default route, if no server responds
-    (RFC 3927): a host on the link only has to be silent.
+    (RFC 3927): a host on the link only has to be silent. Beside an address that was set by hand, it
+    is not counted.
     """
+    leases = {*_client_leases(world)}
+    pairs = {(index, address) for index, own in world.addresses.items() for address in own}
+    pairs -= world.marked_addresses | world.leased_addresses | leases
+    ipv4 = {pair for pair in pairs if pair[1].version == 4}
+    link_local = {pair for pair in ipv4 if pair[1].is_link_local}
+    by_hand = {index for index, _ in ipv4 - link_local}
+    return frozenset(leases | {pair for pair in link_local if pair[0] not in by_hand})
+
+
+def _client_leases(world: World) -> Iterator[tuple[int, Address]]:
     recorded, names = _dhclient_leases(), _udhcpc_interfaces()
-    pairs = ((index, address) for index, own in world.addresses.items() for address in own)
-    for index, address in pairs:
-        name = world.devices[index].name if index in world.devices else ""
-        is_foreign_ipv4 = address.version == 4 and (index, address) not in world.marked_addresses
-        is_of_client = is_foreign_ipv4 and (name in names or address.is_link_local)
-        if is_of_client or (name, str(address.ip)) in recorded:
-            yield index, address
+    clients = names | {name for name, _ in recorded}
+    for device in (device for device in world.devices.values() if device.name in clients):
+        for address in world.addresses.get(device.index, ()):
+            pair = (device.index, address)
+            is_foreign_ipv4 = address.version == 4 and pair not in world.marked_addresses
+            is_of_udhcpc = device.name in names and is_foreign_ipv4
+            if is_of_udhcpc or (device.name, str(address.ip)) in recorded:
+                yield pair
 
 
 def _udhcpc_interfaces() -> frozenset[str]:

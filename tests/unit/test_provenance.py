@@ -10,12 +10,14 @@ from ipaddress import ip_interface
 import pytest
 from worlds import nic, route, world
 
+from neuca_tools.backends.kernel_state import leased_without_end
 from neuca_tools.model.provenance import (
     ADMINISTRATOR,
     ADVERTISEMENT,
     AGENT,
     KERNEL,
     LEASE,
+    is_automatic,
     route_provenance,
 )
 from neuca_tools.model.routing import ROUTE_PROTOCOL
@@ -58,3 +60,16 @@ def setter(seen, addresses, lifetime):
 @pytest.mark.parametrize("lifetime", ["leased_addresses", "endless_leases"])
 def test_a_route_is_of_its_lease_unless_it_belongs_to_an_address_set_by_hand(seen, addresses, expected, lifetime):  # fmt: skip
     assert setter(seen, addresses, lifetime) == expected
+
+
+@pytest.mark.parametrize(
+    ("addresses", "guessed"),
+    [("169.254.7.7/16", True), ("169.254.7.7/16 192.0.2.10/32", False), ("192.0.2.10/32", False)],
+)
+def test_a_link_local_address_beside_one_set_by_hand_is_no_lease(addresses, guessed):
+    """So a static address with a gateway outside of its network still shows the management NIC."""
+    seen = world(nic(2), addresses={2: addresses})
+    leases = leased_without_end(seen)
+    assert {str(address) for _, address in leases} == ({"169.254.7.7/16"} if guessed else set())
+    seen = replace(seen, endless_leases=leases)
+    assert is_automatic(route("0.0.0.0/0", 2, "172.31.1.1", protocol=BOOT), seen) == guessed
