@@ -28,7 +28,7 @@ from neuca_tools.model import (
 from neuca_tools.model.addresses import NetworkTable, broadcast_of
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped, usual_scope
-from neuca_tools.model.topology import foreign_routes
+from neuca_tools.model.topology import foreign_routes, local_networks
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -116,8 +116,7 @@ class _Finder:
         self._link_by_direct_prefix = {route.to: route.link for route in direct}
         self._direct_prefixes = NetworkTable(self._link_by_direct_prefix)
         self._local_hosts = local_hosts(world, links.values())
-        local = (route.to for route in world.other_routes if route.traits[:2] == (255, "local"))
-        self._local_networks = NetworkTable(to for to in local if to.version == 4)  # RT_TABLE_LOCAL
+        self._local_networks = NetworkTable(local_networks(world))
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
         self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
         self.hop_by_identity: dict[object, Hop] = {}

@@ -82,6 +82,13 @@ def foreign_routes(world: World, prefixes: Collection[Network]) -> frozenset[Rou
     return frozenset(route.identity for route in routes if not route.is_ours)
 
 
+def local_networks(world: World) -> Iterator[Network]:
+    """The IPv4 networks of this host by routes of RT_TABLE_LOCAL, as for AnyIP."""
+    for route in world.other_routes:
+        if route.traits[:2] == (255, "local") and route.to.version == 4:
+            yield route.to
+
+
 def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:
     """The addresses of these devices, each with its prefix length."""
     return chain.from_iterable(world.addresses.get(index, ()) for index in indexes)

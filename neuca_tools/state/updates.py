@@ -16,6 +16,7 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
+    Address,
     Incarnation,
     Link,
     LinkKey,
@@ -163,16 +164,19 @@ def _written_value(written: WrittenSetting, record: Record, observed: NetworkSta
 def _owned_still(
     owned: OwnedObjects, observed: NetworkState, unseen: Collection[str], world: World
 ) -> OwnedObjects:
-    """What is ours and still exists, or is on an `unseen` NIC.
-
-    A deprecated address is ours as well, although a requested one counts as absent.
-    """
-    present = {(key, address) for key, link in observed.links.items() for address in link.addresses}
-    keys = {link.index: key for key, link in observed.links.items()}
-    present |= {(keys[index], address) for index, address in world.deprecated if index in keys}
+    """What is ours and still exists, or is on an `unseen` NIC."""
+    present = {*_present_addresses(observed, world)}
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in observed.links}
     return OwnedObjects(frozenset(addresses), frozenset(links))
+
+
+def _present_addresses(observed: NetworkState, world: World) -> Iterator[tuple[LinkKey, Address]]:
+    """The addresses of the links, also deprecated ones, which count as absent if requested."""
+    for key, link in observed.links.items():
+        every = world.addresses.get(link.index, ())
+        deprecated = (address for address in every if (link.index, address) in world.deprecated)
+        yield from ((key, address) for address in (*link.addresses, *deprecated))
 
 
 def _made_links(
