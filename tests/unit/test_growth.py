@@ -231,7 +231,7 @@ def test_a_diagnosis_costs_no_more_for_each_interval_of_a_longer_test():
     """Counted with the calls of the standard library, whose means take each rate."""
     row, totals = "[  5] {}.00-{}.00 sec  112 MBytes  {} Mbits/sec\n", []
     for count in (100, 400):
-        rows = (row.format(at, at + 1, 941 - at) for at in range(count))
+        rows = (row.format(at, at + 1, 941 - 400 * at // count) for at in range(count))
         evidence, profile = evidence_of("".join(rows).encode()), Profile()
         profile.runcall(diagnose, evidence)
         totals.append(Stats(profile).total_calls)
