@@ -24,7 +24,7 @@ from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL
 from neuca_tools.selftest.conditions.udp import OVERLOADED
 
-NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT, OVERLOADED}
+NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT, OVERLOADED, LOST}
 
 
 @pytest.mark.parametrize("row", EXPLANATIONS, ids=lambda row: "-".join(row.symptoms))
