@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import errno
 import sys
+from cProfile import Profile
 from dataclasses import replace
 from pathlib import Path
+from pstats import Stats
 
 import pytest
 from kernel import refuse
@@ -223,3 +225,14 @@ def test_a_diagnosis_of_four_times_the_phases_costs_hardly_more_than_four_times_
         for count in (10, 40)
     )
     assert calls(diagnose, many)[0] < 7 * calls(diagnose, few)[0]
+
+
+def test_a_diagnosis_costs_no_more_for_each_interval_of_a_longer_test():
+    """Counted with the calls of the standard library, whose means take each rate."""
+    row, totals = "[  5] {}.00-{}.00 sec  112 MBytes  {} Mbits/sec\n", []
+    for count in (100, 400):
+        rows = (row.format(at, at + 1, 941 - 400 * at // count) for at in range(count))
+        evidence, profile = evidence_of("".join(rows).encode()), Profile()
+        profile.runcall(diagnose, evidence)
+        totals.append(Stats(profile).total_calls)
+    assert totals[1] < 5 * totals[0]

@@ -8,7 +8,6 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from neuca_tools.selftest.conditions.messages import LOST
 from neuca_tools.selftest.conditions.table import (
     BLOAT,
     DOUBTS,
@@ -25,7 +24,7 @@ from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL
 from neuca_tools.selftest.conditions.udp import OVERLOADED
 
-NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT, LOST, OVERLOADED}
+NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT, OVERLOADED, LOST}
 
 
 @pytest.mark.parametrize("row", EXPLANATIONS, ids=lambda row: "-".join(row.symptoms))

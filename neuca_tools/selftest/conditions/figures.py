@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
@@ -168,7 +169,8 @@ def _is_within_blocks(look: Look) -> bool:
     counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
     if len(counts) < MIN_INTERVALS or look.run.is_local_network or not _are_whole(counts):
         return False
-    drift = [sum(counts[:at]) - at * mean(counts) for at in range(len(counts) + 1)]
+    usual = mean(counts)
+    drift = list(accumulate((each - usual for each in counts), initial=0.0))
     return sum(counts) >= ENOUGH_BLOCKS and max(drift) - min(drift) <= MAX_DRIFT
 
 
