@@ -8,6 +8,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
+from neuca_tools.selftest.conditions.messages import LOST
 from neuca_tools.selftest.conditions.table import (
     BLOAT,
     DOUBTS,
