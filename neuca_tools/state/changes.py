@@ -162,11 +162,18 @@ def forget_stale(record: Record, world: World) -> Record:
     return kept._replace(nics={**record.nics, **nics}, originals=originals)
 
 
+def _has_name_twice(record: Record) -> bool:
+    names = [nic.name for nic in record.nics.values() if nic.name]
+    return len(set(names)) < len(names)
+
+
 def _without_taken_names(record: Record, world: World) -> Record:
     """The record without the names of NICs that are those of management NICs now.
 
     Both have it recorded if one had replaced the other, and both are present now.
     """
+    if not _has_name_twice(record):
+        return record
     present = {(identity(nic), nic.name) for nic in nics_in(world)}
     named = {mac: nic.name for mac, nic in record.nics.items() if (mac, nic.name) in present}
     taken = {named[mac] for mac in named.keys() & record.macs_of("management")}
