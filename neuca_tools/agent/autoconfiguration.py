@@ -91,7 +91,7 @@ class State:
         }
 
     def forget_routers(self, own: Collection[Host]) -> None:
-        """Forget those with an address of this host, which the kernel takes for no gateway."""
+        """Forget routers with an address of this host: the kernel refuses it as a gateway."""
         self._routers = {host: router for host, router in self._routers.items() if host not in own}
 
     def next_end(self) -> float:

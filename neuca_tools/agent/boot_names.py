@@ -201,7 +201,7 @@ def _write_marks(
 def devices_in_use(world: World) -> frozenset[int]:
     """Devices that this kernel cannot rename now: up, with an address that is not link-local.
 
-    So are its lower devices: the root file system may be reached through it.
+    Their lower devices are included: the root file system may be reached through them.
     """
     if world.rename_while_up:
         return frozenset()

@@ -46,9 +46,10 @@ def is_automatic(route: Route, world: World) -> bool:
 
 
 def without_guesses(world: World) -> World:
-    """The world for removals: link-local IPv4 addresses, which administrators set too, are theirs.
+    """The world for removals, in which no link-local IPv4 address counts as leased.
 
-    As signs they count as leased; the agent itself has them from a document on kernels before 5.18.
+    As a sign of the management NIC it does, but an administrator may have set it. Before Linux 5.18
+    (IFA_PROTO), addresses that the agent has set cannot be told from it.
     """
     leases = frozenset(pair for pair in world.endless_leases if not pair[1].is_link_local)
     return world if leases == world.endless_leases else replace(world, endless_leases=leases)

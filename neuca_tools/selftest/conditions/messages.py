@@ -202,7 +202,7 @@ def other_program(session: Session) -> Optional[Hit]:
 def unusable_arguments(session: Session) -> Optional[Hit]:
     """iperf says itself why it did not run, or not to its end.
 
-    Of a client that is none, its server may say that it lacks memory.
+    If the client is another program, the server may report a lack of memory, which is not meant.
     """
     said = "" if other_program(session) else error_text(session)
     for message in _MESSAGES:
