@@ -96,9 +96,11 @@ def _as_requested(look: Look) -> Optional[Hit]:
     """No more was to be sent: -b asked for this rate, or UDP was tested without it."""
     default = UDP_DEFAULT * look.streams if look.protocol == "udp" else 0.0
     target, rate = look.target or default, look.known_rate
-    is_so = abs(rate - target) <= ROUNDED * target
-    if look.target:
-        is_so = thresholds.is_at_target(look, thresholds.THROUGHPUT)
+    is_so = (
+        thresholds.is_at_target(look, thresholds.THROUGHPUT)
+        if look.target
+        else abs(rate - target) <= ROUNDED * target
+    )
     if not look.is_unsampled or not is_so or look.run.error:
         return None
     if look.is_unanswered or look.known_loss >= SLIGHT_LOSS:

@@ -124,7 +124,7 @@ def _random_in(slowest: Look, session: Session) -> Optional[Hit]:
         if slowest.phase.receiver or loss >= UNSEEN_LOSS:
             return hit
         return hit._replace(confidence="low")
-    # No counter of a host was read: a busy host loses a few datagrams, too, and a path is full.
+    # No counter of a host was read: a busy host loses a few datagrams, as does a full path.
     if not _is_deliberate(slowest):
         return None
     is_sure = lost_datagrams(slowest) >= SURE_LOSSES or loss >= CLEAR_LOSS

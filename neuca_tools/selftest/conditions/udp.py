@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 LOSS_FREE_SHARE = 1e-4  # of the datagrams: who loses less counts as free of loss; our own bound
 OVERLOADED = "path or receiver overloaded"  # the other title of D07
 SLIGHT_LOSS = 0.01  # of the datagrams: a host was busy for a moment
-CLEAR_LOSS, ENOUGH_LOST = 0.02, 20  # of the datagrams; datagrams: more than that, nor by chance
+CLEAR_LOSS, ENOUGH_LOST = 0.02, 20  # share and count: neither a busy host nor chance loses these
 LASTING_INTERVALS = 5  # each with losses: longer than a moment
 EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
@@ -137,7 +137,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
 
 
 def _is_overload(look: Look) -> bool:
-    """Whether so much is lost, of not so many that only a receiver can be too slow for them."""
+    """Whether the loss is clear, at a rate that may be too high for the path or the receiver."""
     lost = look.known_loss * expected_datagrams(look.flow)
     is_clear = look.known_loss >= CLEAR_LOSS and lost >= ENOUGH_LOST
     return look.is_unsampled and is_clear and not are_many(look)
