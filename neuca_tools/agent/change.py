@@ -145,7 +145,7 @@ def _without_renames(decision: Decision) -> Difference:
     """What to change if each link keeps its name until a pass gives it the requested one."""
     names = {key: link.name for key, link in decision.observed.links.items()}
     desired = decision.desired.links.items()
-    links = {key: replace(link, name=names.get(key, link.name)) for key, link in desired}
+    links = {key: link._replace(name=names.get(key, link.name)) for key, link in desired}
     return replace(decision.difference, desired=decision.desired._replace(links=links))
 
 
@@ -287,8 +287,7 @@ def _not_restored(original: OriginalValues, restored: Optional[Link]) -> Origina
 def _original_link(link: Link, original: OriginalValues) -> Link:
     """The link with its original settings, but for those of a place that it has left."""
     device = original.device.items()
-    return replace(
-        link,
+    return link._replace(
         state=None,
         mtu=None if link.is_in_bond else original.mtu,  # which the bond sets
         txqueuelen=original.txqueuelen,

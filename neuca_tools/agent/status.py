@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools import __version__
@@ -76,7 +75,7 @@ def expected_outcome(config: Config, intake: Intake, decision: Decision) -> tupl
     """The operations of a pass at start, and the status after it if all of them succeed."""
     operations, postponed, reason = _split_plan(config, decision)
     wanted, present = decision.desired.links, decision.observed.links.items()
-    links = {key: replace(link, managers=wanted.get(key, link).managers) for key, link in present}
+    links = {key: link._replace(managers=wanted.get(key, link).managers) for key, link in present}
     observed, document = decision.observed._replace(links=links), _document_status(config, intake)
     status = judge_host(__version__, document, decision.resolution, observed, ())
     return operations, with_unsaved(status, reason, postponed)

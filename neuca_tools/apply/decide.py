@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Optional
 
@@ -286,7 +286,7 @@ def decide_pass(
     marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
     links = {**resolution.desired.links}
     for key in links.keys() & marks.profiles.keys():
-        links[key] = replace(links[key], profile=marks.profiles[key])
+        links[key] = links[key]._replace(profile=marks.profiles[key])
     clients = dhcp_requests.client_requests(resolution, record, world, settings.metadata_hosts)
     desired = resolution.desired._replace(
         links=links, files=marks.files, manager_by_file=marks.manager_by_file, clients=clients

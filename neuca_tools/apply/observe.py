@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import Optional
 
@@ -44,8 +43,7 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.made.devices.items()}
     links = {
-        key: replace(
-            _observed_link(key, device, resolution, world, record),
+        key: _observed_link(key, device, resolution, world, record)._replace(
             virtual=_composition(key, device, keys, world),
             master=masters.get(device.master),
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.device_settings import restorable_values
@@ -201,13 +201,13 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
     Automatic addresses, write-only values and the profile of a network manager are left out.
     """
     if recorded_request is not None and not must_recreate(link, recorded_request):
-        link = replace(link, virtual=_as_requested(link, recorded_request))
+        link = link._replace(virtual=_as_requested(link, recorded_request))
     link = _without_advertised_sysctls(link, world)
     addresses, place = lasting_addresses(link, world), _port_settings(link, world)
     if addresses == link.addresses and not (link.device or place or link.profile):
         return link
     device = restorable_values({**place, **link.device})
-    return replace(link, device=device, addresses=addresses, profile="")
+    return link._replace(device=device, addresses=addresses, profile="")
 
 
 def with_other_settings(link: Link, observed: Link) -> Link:
@@ -218,7 +218,7 @@ def with_other_settings(link: Link, observed: Link) -> Link:
     """
     device = {name: value for name, value in observed.device.items() if not is_of_place(name)}
     device.update(link.device)
-    return replace(link, sysctls={**observed.sysctls, **link.sysctls}, device=device)
+    return link._replace(sysctls={**observed.sysctls, **link.sysctls}, device=device)
 
 
 def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkState:
@@ -233,7 +233,7 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
         flushed = foreign.keys() - now.foreign_addresses.keys()
         addresses = tuple(address for address in link.addresses if address not in flushed)
         left = {address: foreign[address] for address in foreign.keys() - flushed}
-        return replace(link, addresses=addresses, foreign_addresses=left)
+        return link._replace(addresses=addresses, foreign_addresses=left)
 
     links = {key: present(link) for key, link in before.links.items()}
     present_routes = {*observed.foreign_routes}
@@ -249,7 +249,7 @@ def _without_advertised_sysctls(link: Link, world: World) -> Link:
         template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
         for template, value in link.sysctls.items()
     }
-    return replace(link, sysctls=sysctls)
+    return link._replace(sysctls=sysctls)
 
 
 def _port_settings(link: Link, world: World) -> dict[str, str]:
@@ -277,7 +277,7 @@ def restorable_now(desired: NetworkState, observed: NetworkState, record: Record
         is_lowest = link.mtu == min(mtus_by_master[link.key], default=0)
         is_ours = WrittenSetting("mtu", link.key) in record.written
         if link.key.kind == "bridge" and is_lowest and not is_ours:
-            link = replace(link, mtu=None)
+            link = link._replace(mtu=None)
         return _restorable_in_master(link, desired, observed)
 
     return desired._replace(links={key: restorable(link) for key, link in desired.links.items()})
@@ -295,11 +295,11 @@ def _restorable_in_master(link: Link, desired: NetworkState, observed: NetworkSt
     is_in_master = link.key in observed.links and observed.links[link.key].master == master
     is_settled = is_in_master and _mtu_of(observed, master) == _mtu_of(desired, master)
     if master.kind == "bond" and not is_settled:
-        link = replace(link, mtu=None)
+        link = link._replace(mtu=None)
     if is_in_master:
         return link
     device = {name: value for name, value in link.device.items() if not is_of_place(name)}
-    return replace(link, device=device)
+    return link._replace(device=device)
 
 
 def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Optional, TypeVar
@@ -141,7 +140,7 @@ def bound_links(
             parent = next(iter(parents), virtual.parent)
             virtual = virtual._replace(members=tuple(every), parent=parent)
         for key in _bound_keys(request.key, identities):
-            moved = replace(request, key=key, virtual=virtual)
+            moved = request._replace(key=key, virtual=virtual)
             links[key] = merge_requests(moved, links[key]) if key in links else moved
     return tuple(links.values())
 

@@ -8,7 +8,7 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Optional
 
@@ -107,8 +107,7 @@ class CommonSettings:
         if self.world.fixed_sysctls:
             self._note_fixed(request.key, link, unrequested)
             unrequested = {}
-        return replace(
-            link,
+        return link._replace(
             state=request.state,
             mtu=mtu,
             txqueuelen=queue,

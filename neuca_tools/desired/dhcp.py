@@ -12,7 +12,6 @@ public network is ever copied, not even to that of the address itself.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from itertools import chain
 from typing import Optional
@@ -112,7 +111,7 @@ class LearnedConfiguration:
         for key in self.addresses.keys() & links.keys():
             requested = links[key].addresses
             more = tuple(address for address in self.addresses[key] if address not in requested)
-            extended[key] = replace(links[key], addresses=(*requested, *more))
+            extended[key] = links[key]._replace(addresses=(*requested, *more))
         return extended
 
     def _read_link(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
@@ -101,15 +100,15 @@ class LinkResolver(CommonSettings):
         The member of a VRF keeps both.
         """
         if master.kind == "vrf":
-            return replace(link, master=master)
+            return link._replace(master=master)
         for address in link.addresses:
             self.refuse(
                 link.key,
                 f'address {address}: it is in "{master.virtual_name}", which can have the address',
             )
         if master.kind == "bond":
-            link = replace(link, mtu=None)
-        return replace(link, master=master, addresses=())
+            link = link._replace(mtu=None)
+        return link._replace(master=master, addresses=())
 
     def _bar_link(self, master: LinkKey, link: Link) -> Link:
         """A link that belongs into a bond, bridge or VRF that cannot be created.
@@ -130,7 +129,7 @@ class LinkResolver(CommonSettings):
                 text = f'it belongs to the {kind} "{master.virtual_name}"'
                 self.refuse(link.key, f"address {address}: {text}, which cannot be created")
         barred = self._new_link(link.key, str(link.name), device)
-        return replace(barred, addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
+        return barred._replace(addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
 
     def _is_vrf_to_delete(self, index: int) -> bool:
         device = self.world.devices.get(index)
@@ -198,12 +197,11 @@ class LinkResolver(CommonSettings):
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """The link with `state = user`: only our own earlier changes are reverted."""
-        return replace(self._revert_link(link, device), state="user") if device else None
+        return self._revert_link(link, device)._replace(state="user") if device else None
 
     def _revert_link(self, link: Link, device: Device) -> Link:
         before = self.originals_of(link.key)
-        return replace(
-            link,
+        return link._replace(
             mtu=self.mtus.nic_mtu(link.key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
@@ -221,7 +219,7 @@ class LinkResolver(CommonSettings):
         if virtual.parent and virtual.parent not in self.wanted:
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
-        link = self.wanted[key] = replace(link, virtual=virtual)
+        link = self.wanted[key] = link._replace(virtual=virtual)
         size = self.mtus.virtual_mtu(key, virtual)
         return self.add(request, link, size, size or self.mtus.future_mtu(key))
 
@@ -249,7 +247,7 @@ class LinkResolver(CommonSettings):
             lower = key.virtual_kind or "NIC"
             reason = f"requested to be {parent.state}" if parent.state else "down"
             self.refuse(key, f"{message_subject(key)} cannot be up: its {lower} is {reason}")
-            return replace(link, state=None)
+            return link._replace(state=None)
         return link
 
     def _configured_vlan(self, request: LinkRequest, link: Link, parent: Link) -> Link:
@@ -263,7 +261,7 @@ class LinkResolver(CommonSettings):
         future_mtu = mtu or most
         if device and not mtu:
             future_mtu = min(device.mtu, most)
-        return self.add(request, replace(link, virtual=request.virtual), mtu, future_mtu)
+        return self.add(request, link._replace(virtual=request.virtual), mtu, future_mtu)
 
     def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
@@ -326,7 +324,7 @@ class LinkResolver(CommonSettings):
             key = LinkKey(mac)
             request = self.requests.get(key)
             name = request.name if request else None
-            yield replace(self.wanted.get(key) or self._unresolved_link(key), name=name)
+            yield (self.wanted.get(key) or self._unresolved_link(key))._replace(name=name)
         upper = {problem.link for problem in self.problems if problem.link} | self.requests.keys()
         for key in sorted((key for key in upper if key.rank), key=lambda key: key.order):
             yield self.wanted.get(key) or self._unresolved_link(key)
@@ -342,8 +340,7 @@ class LinkResolver(CommonSettings):
         link = Link(key, key.kind, role, name, virtual=request.virtual)
         if role != "dataplane" or key.mac in self.roles.nics:
             return link
-        return replace(
-            link,
+        return link._replace(
             name=name or request.name,
             state=request.state,
             mtu=request.mtu,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
 from neuca_tools.desired.policy import NOTHING, PlatformClaims
 from neuca_tools.desired.roles import Roles
@@ -116,7 +115,7 @@ def requests_for(
         if roles.role_of(request.key) != "dataplane" or request.key in barred:
             continue
         if request.key.mac in named:
-            request = replace(without_sysctl(request, ACCEPT_RA), automatic=None)
+            request = without_sysctl(request, ACCEPT_RA)._replace(automatic=None)
         yield request
 
 

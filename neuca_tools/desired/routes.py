@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -98,7 +97,7 @@ class _Finder:
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
         indexes = {key: devices[key].index for key in usable.keys() & devices.keys()}
         present = {
-            key: replace(link, addresses=world.addresses.get(indexes.get(key, 0), ()))
+            key: link._replace(addresses=world.addresses.get(indexes.get(key, 0), ()))
             for key, link in usable.items()
         }
         self._usable, self._device_by_link, self._limits = usable, devices, limits

@@ -10,7 +10,6 @@ no one else's: neither the management link's nor that of policy routing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import Optional
 
@@ -81,7 +80,7 @@ def without_dhcp(requests: Requests) -> tuple[dict[LinkKey, LinkRequest], list[N
         asked = requests[key].leases
         if asked.has_dhcp or asked.accept_ra:
             notes.append(Note("dhcp", "not applicable", NO_DHCP, key))
-        changed[key] = replace(requests[key], automatic=None)
+        changed[key] = requests[key]._replace(automatic=None)
     return changed, notes
 
 

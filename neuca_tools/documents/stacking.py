@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES
@@ -31,12 +30,12 @@ def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
     """The requests, with the links that request a VRF (`vrf`) among the members of this VRF."""
     every = {request.key: request for request in requests}
     for request in [request for request in every.values() if request.vrf]:
-        every[request.key] = replace(request, vrf="")
+        every[request.key] = request._replace(vrf="")
         key = LinkKey(f"vrf {request.vrf}")
         vrf = every.get(key, LinkRequest(key, state="up"))
         virtual = vrf.virtual or Virtual()
         members = tuple(dict.fromkeys((*virtual.members, request.key)))
-        every[key] = replace(vrf, virtual=virtual._replace(members=members))
+        every[key] = vrf._replace(virtual=virtual._replace(members=members))
     return tuple(every.values())
 
 
@@ -139,12 +138,12 @@ def without_setting(request: LinkRequest, setting: str) -> LinkRequest:
     """The request without one of the settings that are None if they are not requested."""
     origins = tuple(origin for origin in request.origins if origin.setting != setting)
     nothing: dict[str, Any] = {setting: None}
-    return replace(request, origins=origins, **nothing)
+    return request._replace(origins=origins, **nothing)
 
 
 def without_sysctl(request: LinkRequest, key: str) -> LinkRequest:
     """The request without this sysctl."""
-    return replace(request, sysctls=tuple(pair for pair in request.sysctls if pair[0] != key))
+    return request._replace(sysctls=tuple(pair for pair in request.sysctls if pair[0] != key))
 
 
 def without_small_mtu(request: LinkRequest) -> tuple[LinkRequest, str]:
@@ -163,7 +162,7 @@ def up_by_default(request: LinkRequest) -> LinkRequest:
     """The request with state `up` if it has none."""
     if request.state:
         return request
-    return replace(request, state="up", origins=(Origin("state", "up", DEFAULT), *request.origins))
+    return request._replace(state="up", origins=(Origin("state", "up", DEFAULT), *request.origins))
 
 
 def hands_off(request: LinkRequest) -> LinkRequest:
@@ -214,7 +213,7 @@ def merge_layers(
     for key, request in tuple(merged.items()):
         for lower in (key.nic, *lower_of(request)):
             if request.state == "up" and lower in merged and merged[lower].state is None:
-                merged[lower] = replace(merged[lower], state="up")
+                merged[lower] = merged[lower]._replace(state="up")
     return {key: _with_dns(request) for key, request in merged.items()}
 
 
@@ -223,4 +222,4 @@ def _with_dns(request: LinkRequest) -> LinkRequest:
     if request.dns != "per-link" or not request.offers:
         return request
     device = {**dict(request.offers), **dict(request.device)}
-    return replace(request, device=tuple(device.items()))
+    return request._replace(device=tuple(device.items()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, Optional
 
@@ -41,6 +41,9 @@ from neuca_tools.model.rows import Origin as Origin
 from neuca_tools.model.rows import Problem as Problem
 from neuca_tools.model.rows import ProblemCode as ProblemCode
 
+# Fields of a LinkRequest that are not in its digest: `documents.stacking` turns the last three into
+# a membership and device settings.
+NO_SUBSTANCE = ("origins", "vrf", "dns", "offers")
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
 Router = Literal["true", "false", "user"]
@@ -60,8 +63,7 @@ ADVERTISED: Mapping[str, str] = {
 IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 
 
-@dataclass(frozen=True)
-class LinkRequest:
+class LinkRequest(NamedTuple):
     """What a text requests of one link. The agent does not touch a setting that is None or empty.
 
     The keys of `sysctls` contain `{interface}`. `device` are settings such as (`rings`, `rx 256`).
@@ -77,15 +79,14 @@ class LinkRequest:
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
     sysctls: tuple[tuple[str, str], ...] = ()
-    origins: tuple[Origin, ...] = field(default=(), repr=False)
+    origins: tuple[Origin, ...] = ()
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
     routing: NicRouting = UNROUTED
     automatic: Optional[Automatic] = None
-    # Not in the digest: `documents.stacking` turns them into a membership and device settings.
-    vrf: str = field(default="", repr=False)
-    dns: str = field(default="", repr=False)
-    offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    vrf: str = ""
+    dns: str = ""
+    offers: tuple[tuple[str, str], ...] = ()
 
     @property
     def leases(self) -> Automatic:
@@ -97,12 +98,11 @@ class LinkRequest:
 
         A new name of a class or field changes it. What is not requested is left out, to save time.
         """
-        values = dict(self.__dict__)
+        values, defaults = self._asdict(), {"key": None, **self._field_defaults}
         for name in ("addresses", "sysctls", "device"):
             values[name] = sorted(values[name], key=repr)
-        defaults = {item.name: item.default for item in fields(self) if item.repr}
-        names = [name for name in defaults if values[name] not in (defaults[name], [])]
-        return " ".join([f"{name}={values[name]!r}" for name in names])
+        names = [name for name in values if values[name] not in (defaults[name], [])]
+        return " ".join([f"{name}={values[name]!r}" for name in names if name not in NO_SUBSTANCE])
 
 
 Requests = Mapping[LinkKey, LinkRequest]
@@ -152,8 +152,7 @@ class Document(NamedTuple):
         return not any(fault.severity == "error" for fault in self.faults)
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
 
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device
@@ -167,7 +166,7 @@ class Device:
     one on neither bus. `alias`: see `LINK_ALIAS`.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # of tuple.index()
     name: str
     kind: str = ""
     mac: str = ""
@@ -296,8 +295,7 @@ class World:
         }
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """One link, desired (None: leave it alone) or observed (None: unknown).
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
@@ -312,19 +310,19 @@ class Link:
     kind: str
     role: Role
     name: Optional[str] = None
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]
     state: Optional[LinkState] = None
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
     addresses: tuple[Address, ...] = ()
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    device: Mapping[str, str] = field(default_factory=dict)
-    managers: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = {}
+    device: Mapping[str, str] = {}
+    managers: Mapping[str, str] = {}
     virtual: Optional[Virtual] = None
     master: Optional[LinkKey] = None
     bare: tuple[Address, ...] = ()
     profile: str = ""
-    foreign_addresses: Mapping[Address, bytes] = field(default_factory=dict)
+    foreign_addresses: Mapping[Address, bytes] = {}
     unmarked: bool = False
 
     @property

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
-from typing import ClassVar, Literal, NamedTuple, Optional, Union
+from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.model.links import LinkKey
 
@@ -26,6 +25,10 @@ ProblemCode = Literal[  # neuca-status(7) explains them
 ]
 
 
+# The fields of Storage that are never shown.
+STORAGE_SECRETS = ("chap_secret", "mutual_chap")
+
+
 class User(NamedTuple):
     """One line of `[users]`."""
 
@@ -34,34 +37,37 @@ class User(NamedTuple):
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """One script; `body` is unchanged except for its common indentation."""
 
     name: str
-    body: str = field(repr=False)
+    body: str
+
+    def __repr__(self) -> str:
+        return f"Script(name={self.name!r})"
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(NamedTuple):
     """One iSCSI device of `[storage]`."""
-
-    # The fields that are never shown.
-    SECRETS: ClassVar = ("chap_secret", "mutual_chap")
 
     device: str
     ip: Union[IPv4Address, IPv6Address]
     port: int
     lun: int
     chap_user: str
-    chap_secret: str = field(repr=False)
+    chap_secret: str
     attach: bool = False
     fs_type: str = ""
     fs_options: str = ""
     format: bool = False
     mount_point: str = ""
     # User and secret that the target authenticates with (mutual CHAP), both empty for none.
-    mutual_chap: tuple[str, str] = field(default=("", ""), repr=False)
+    mutual_chap: tuple[str, str] = ("", "")
+
+    def __repr__(self) -> str:
+        values = self._asdict().items()
+        shown = [f"{name}={value!r}" for name, value in values if name not in STORAGE_SECRETS]
+        return f"Storage({', '.join(shown)})"
 
 
 class Item(NamedTuple):

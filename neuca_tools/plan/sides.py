@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
@@ -57,9 +57,9 @@ class Sides:
                 current, wanted = self.current(key), self.desired.links[key]
                 if must_recreate(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
-                    wanted = replace(wanted, mtu=None)
+                    wanted = wanted._replace(mtu=None)
                 if key.virtual_kind == "bridge" and self._leaves_mtu_to_ports(key, wanted):
-                    current = replace(current, mtu=None)
+                    current = current._replace(mtu=None)
                 pairs.append((key, *self._in_place(key, current, wanted)))
         return pairs
 
@@ -71,15 +71,15 @@ class Sides:
         """
         left, joined = self.master_left(key), self.master_joined(key)
         if left and left.kind == "bond":
-            current = replace(current, mtu=None)
+            current = current._replace(mtu=None)
         if joined:
             device = {
                 name: value for name, value in current.device.items() if not is_of_place(name)
             }
-            current = replace(current, device=device)
+            current = current._replace(device=device)
         stays = not (left or joined or wanted.master)
         if stays and current.is_in_bond:
-            wanted = replace(wanted, mtu=None)
+            wanted = wanted._replace(mtu=None)
         return current, wanted
 
     def _leaves_mtu_to_ports(self, key: LinkKey, wanted: Link) -> bool:

@@ -318,7 +318,7 @@ def _nic_json(nic: NicRecord) -> dict[str, Any]:
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    fields = link.__dict__.items()
+    fields = link._asdict().items()
     plain = {name: value for name, value in fields if name not in _NOT_SAVED}
     plain.update(key=str(link.key), addresses=list(map(str, link.addresses)), managers={})
     if link.bare:  # absent if there are none, as earlier versions wrote it

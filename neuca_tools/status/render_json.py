@@ -29,7 +29,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import Virtual
-from neuca_tools.model.rows import Storage, StoredDocument
+from neuca_tools.model.rows import STORAGE_SECRETS, Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, origin_by_setting
@@ -175,8 +175,8 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
 
 
 def _storage_json(storage: Storage) -> dict[str, Any]:
-    data = {**storage.__dict__, "ip": str(storage.ip)}
-    hidden = [name for name in storage.SECRETS if any(data[name])]
+    data = {**storage._asdict(), "ip": str(storage.ip)}
+    hidden = [name for name in STORAGE_SECRETS if any(data[name])]
     return {**data, **dict.fromkeys(hidden, "(not shown)")}
 
 

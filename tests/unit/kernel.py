@@ -208,7 +208,7 @@ class Kernel:
 
     def _mtu(self, index, mtu):
         before = self.devices[index].mtu
-        self.devices[index] = replace(self.devices[index], mtu=mtu)
+        self.devices[index] = self.devices[index]._replace(mtu=mtu)
         for child in self.stacked(index):
             if child.mtu > mtu and child.kind not in (
                 "vxlan",
@@ -230,7 +230,7 @@ class Kernel:
             setters[name](index, value)
 
     def set_txqueuelen(self, index, packets):
-        self.devices[index] = replace(self._device(index), txqueuelen=packets)
+        self.devices[index] = self._device(index)._replace(txqueuelen=packets)
 
     def device_values(self, index, group):
         return kinds.read_groups(World(dict(self.devices)), index, [group]).values
@@ -251,21 +251,21 @@ class Kernel:
         device = self.devices[index]
         master = self.devices.get(device.master)
         if group == "mac":
-            self.devices[index] = replace(device, mac=value)
+            self.devices[index] = device._replace(mac=value)
         elif group == "infiniband-mode":
             if value not in self.modes:  # IPOIB_CM_SUPPORTED
                 refuse(errno.EINVAL, "Invalid argument")
             options = tuple({**dict(device.options), "mode": value}.items())
-            self.devices[index] = replace(device, options=options)
+            self.devices[index] = device._replace(options=options)
             self._mtu(index, 65520 if value == "connected" else min(self.group_mtu, device.mtu))
         elif group == "bond-primary":
             if master is None or dict(master.options).get("mode") not in WITH_PRIMARY:
                 refuse(errno.EACCES, "Permission denied")
             if (value == "yes") != (master.primary == index):
-                self.devices[master.index] = replace(master, primary=index * (value == "yes"))
+                self.devices[master.index] = master._replace(primary=index * (value == "yes"))
         elif device.port:
-            self.devices[index] = replace(
-                device, port=tuple({**dict(device.port), group: value}.items())
+            self.devices[index] = device._replace(
+                port=tuple({**dict(device.port), group: value}.items())
             )
         else:
             refuse(errno.EOPNOTSUPP, "Operation not supported")
@@ -278,7 +278,7 @@ class Kernel:
             self._state(index, up)
 
     def _state(self, index, up):
-        self.devices[index] = replace(self.devices[index], up=up, carrier=up)
+        self.devices[index] = self.devices[index]._replace(up=up, carrier=up)
         if up:
             self._link_local(index)
             for address in self.addresses.get(index, []):
@@ -302,8 +302,8 @@ class Kernel:
             refuse(errno.EEXIST, "File exists")
         if device.up and not self.rename_while_up:
             refuse(errno.EBUSY, "Device or resource busy")
-        self.devices[index] = replace(
-            device, name=name, altnames=tuple(one for one in device.altnames if one != name)
+        self.devices[index] = device._replace(
+            name=name, altnames=tuple(one for one in device.altnames if one != name)
         )
         self.sysctls = {
             path.replace(f"/{device.name}/", f"/{name}/"): value
@@ -347,7 +347,7 @@ class Kernel:
         make(kind, name, parent, options, mtu)
 
     def mark_link(self, index):
-        self.devices[index] = replace(self.devices[index], alias=LINK_ALIAS)
+        self.devices[index] = self.devices[index]._replace(alias=LINK_ALIAS)
 
     def _create_child(self, kind, name, parent, options, mtu):
         """ipoib_new_child_link; ipoib_ndo_init sets the MTU, whatever the request says."""
@@ -358,8 +358,9 @@ class Kernel:
             refuse(errno.EEXIST, "File exists")
         index = max(self.devices) + 1
         known = tuple(sorted({"mac": port.mac, **options}.items()))
-        self.devices[index] = replace(
-            Device(index, name, kind, port.mac, lower=parent, infiniband=True, options=known),
+        self.devices[index] = Device(
+            index, name, kind, port.mac, lower=parent, infiniband=True, options=known
+        )._replace(
             mtu=65520 if options["mode"] == "connected" else self.group_mtu,
             max_mtu=65520,
             txqueuelen=256,
@@ -386,10 +387,10 @@ class Kernel:
         )
         if kind == "vrf":
             mtu = mtu or 65575
-        room = 1500 if below is None else self._room(replace(device, lower=parent))
+        room = 1500 if below is None else self._room(device._replace(lower=parent))
         if mtu is not None and below is not None and mtu > room:
             refuse(errno.EINVAL, "Invalid argument")
-        self.devices[index] = replace(device, mtu=mtu or room)
+        self.devices[index] = device._replace(mtu=mtu or room)
         if self.allowed is not None:
             self.allowed.add(index)
 
@@ -410,19 +411,18 @@ class Kernel:
             own = (
                 device.permanent_mac or device.mac
             )  # IFLA_BOND_SLAVE_PERM_HWADDR, which the backend reads
-            self.devices[index] = replace(
-                self.devices[index], master=master, slave=True, mac=bond.mac, permanent_mac=own
+            self.devices[index] = self.devices[index]._replace(
+                master=master, slave=True, mac=bond.mac, permanent_mac=own
             )
             self._mtu(index, bond.mtu)
             self._state(index, True)
         elif bond.kind == "vrf":
-            self.devices[index] = replace(self.devices[index], master=master)
+            self.devices[index] = self.devices[index]._replace(master=master)
             self._cycle(index)
         else:
             if any(child.kind == "macvlan" for child in self.stacked(index)):
                 refuse(errno.EBUSY, "Device or resource busy")
-            self.devices[index] = replace(
-                self.devices[index],
+            self.devices[index] = self.devices[index]._replace(
                 master=master,
                 port=tuple((name, NEW_PORT[name]) for name in kinds.PORT),
             )
@@ -436,7 +436,7 @@ class Kernel:
 
     def _release(self, index):
         device = self.devices[index]
-        self.devices[index] = replace(device, master=0, slave=False, port=())
+        self.devices[index] = device._replace(master=0, slave=False, port=())
         bond = self.devices.get(device.master)
         if bond is not None and bond.primary == index:
             self.devices[bond.index] = replace(bond, primary=0)
@@ -446,7 +446,7 @@ class Kernel:
         if index in self.before_bond:
             mtu, mac, permanent_mac = self.before_bond.pop(index)
             self._state(index, False)
-            self.devices[index] = replace(self.devices[index], mac=mac, permanent_mac=permanent_mac)
+            self.devices[index] = self.devices[index]._replace(mac=mac, permanent_mac=permanent_mac)
             self._mtu(index, mtu)
         else:
             self._adjust_bridge(device.master)

@@ -10,7 +10,6 @@ are as the kernel composes them for these drivers (rtnl_fill_ifinfo() of Linux 6
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
 import cloudmocks
@@ -114,7 +113,7 @@ def test_a_function_that_comes_and_goes_changes_nothing():
     one.run()
     before = held(one)
     function = kernel_state.parse_device(AZURE["function"])
-    alone = replace(function, master=0, slave=False)
+    alone = function._replace(master=0, slave=False)
     for device in (alone, function, None, alone, function):
         one.kernel.devices.pop(5, None)
         if device:

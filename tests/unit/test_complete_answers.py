@@ -8,7 +8,6 @@ import copy
 import json
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import cloudmocks
@@ -602,9 +601,9 @@ BONDED = (
 INTERFACES = {
     "a NIC": ((nic(1, up=True),), mac(1), {mac(1)}),
     "a NIC with another address": ((nic(1, up=True, mac=mac(8)),), mac(1), {mac(1), mac(8)}),
-    "a VLAN": ((nic(1, up=True), replace(vlan(5, 1, 7), up=True)), f"{mac(1)}.7", {mac(1)}),
+    "a VLAN": ((nic(1, up=True), vlan(5, 1, 7)._replace(up=True)), f"{mac(1)}.7", {mac(1)}),
     "a bond": (BONDED, mac(1), {mac(1), mac(2), mac(7)}),
-    "a VLAN on a bond": ((*BONDED, replace(vlan(5, 9, 7), up=True)), f"{mac(1)}.7", {mac(1), mac(2), mac(7)}),
+    "a VLAN on a bond": ((*BONDED, vlan(5, 9, 7)._replace(up=True)), f"{mac(1)}.7", {mac(1), mac(2), mac(7)}),
 }  # fmt: skip
 
 

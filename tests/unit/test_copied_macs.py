@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
@@ -53,7 +52,7 @@ def test_the_mac_address_of_another_nic_is_refused(kind, owner, whose):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_present_mac_address_of_another_nic_is_refused_too(kind):
     asked = agent(f"{KINDS[kind]}mac = {MINE}\n")
-    asked.kernel.devices[3] = replace(asked.kernel.devices[3], mac=MINE)
+    asked.kernel.devices[3] = asked.kernel.devices[3]._replace(mac=MINE)
     asked.run()
     whose = '"eth3", which is not one of its lower devices'
     assert refusals(asked) == [f"the MAC address {MINE} is that of {whose}"]
@@ -100,9 +99,9 @@ def leftover(kind, document=NIC2, **record):
     device = found.kernel.named(NAMES[kind])
     options = tuple((name, mac(1) if name == "mac" else value) for name, value in device.options)
     kernel = found.kernel
-    kernel.devices[device.index] = replace(device, mac=mac(1), options=options)
+    kernel.devices[device.index] = device._replace(mac=mac(1), options=options)
     for member in kernel.members(device.index) if kind == "bond" else ():
-        kernel.devices[member.index] = replace(member, mac=mac(1))
+        kernel.devices[member.index] = member._replace(mac=mac(1))
     found.record = found.record._replace(**{"management_networks": ("192.0.2.0/24",), **record})
     found.ask(document)
     return found

@@ -49,7 +49,7 @@ def offered(to, via=None, source="10.9.0.51", protocol=DHCP, metric=1024):
 def changed(document, **changes):
     """The document with another request for NIC 2."""
     platform = document.platform
-    links = tuple(replace(one, **changes) if one.key == key(2) else one for one in platform.links)
+    links = tuple(one._replace(**changes) if one.key == key(2) else one for one in platform.links)
     return document._replace(platform=platform._replace(links=links))
 
 

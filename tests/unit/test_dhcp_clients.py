@@ -319,7 +319,7 @@ def test_without_a_document_a_client_goes_on():
 
 def test_a_link_that_is_down_or_has_another_name_is_not_served_yet():
     look = plain()
-    down = replace(look.devices[2], up=False)
+    down = look.devices[2]._replace(up=False)
     found = decided(replace(look, devices={**look.devices, 2: down}), document("dhcp4 = yes"))
     assert found.desired.clients == {}
     assert "set-state" in [one.kind for one in found.plan()]

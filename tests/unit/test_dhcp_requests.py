@@ -90,7 +90,7 @@ def test_a_member_of_a_bond_gets_no_client():
 
 def test_a_port_of_a_foreign_bridge_gets_no_client():
     look = seen()
-    port = replace(look.devices[2], master=7)
+    port = look.devices[2]._replace(master=7)
     found = decided(replace(look, devices={**look.devices, 2: port}), document("dhcp4 = yes"))
     assert FILE not in found.desired.files
 

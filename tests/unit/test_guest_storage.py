@@ -8,7 +8,6 @@ import errno
 import json
 import os
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -225,7 +224,7 @@ def test_only_a_blank_disk_is_formatted_and_only_on_request(disk, carries, is_re
     if carries:
         blockdev.make_file_system(disk, carries, "-F")
     before = disk.read_bytes()
-    row = replace(parse(TEXT).storage[0], format=is_requested, fs_type=kind)
+    row = parse(TEXT).storage[0]._replace(format=is_requested, fs_type=kind)
     is_due = is_requested and kind and not carries
     # What uses it is asked first; that cannot be read of what is no disk.
     with pytest.raises(ApplyError, match="inspect none: ") if is_due else nullcontext():

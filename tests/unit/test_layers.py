@@ -254,7 +254,7 @@ def test_management_by_a_document_s_word_is_not_recorded():
 
 
 def test_a_name_is_recorded_for_one_nic_and_no_veth_without_a_role_is_recorded():
-    devices = (*NICS[:2], replace(NICS[2], kind="veth"))
+    devices = (*NICS[:2], NICS[2]._replace(kind="veth"))
     found = solve(
         Document(), seen=replace(SEEN, devices={device.index: device for device in devices})
     )
@@ -309,7 +309,7 @@ def test_routes_of_dataplane_nics_alone_are_taken_and_a_neuca_route_goes_before_
         ),
         "[routes]\n10.51.0.0/16 = 10.0.2.9\n",
     )
-    up = world(*(replace(one, up=True) for one in NICS), routes=SEEN.routes)
+    up = world(*(one._replace(up=True) for one in NICS), routes=SEEN.routes)
     found = solve(document, seen=up)
     assert hops(found) == [
         ("10.51.0.0/16", key(2), "10.0.2.9"),

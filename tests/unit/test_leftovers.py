@@ -226,7 +226,7 @@ def test_addresses_of_a_vlan_are_nobodys_leftovers():
 
 def found_nothing():
     _, _, observed, _ = survey(seen(), Record(), words={})
-    child = replace(observed.links[key(2)], key=key(2, 7))
+    child = observed.links[key(2)]._replace(key=key(2, 7))
     return observed._replace(
         links={key(2, 7): child}, hops=(Hop(ip_network("10.0.0.0/8"), key(2, 7)),)
     )

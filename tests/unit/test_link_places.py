@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from worlds import Agent, Policy, key, mac, machine, nic, texts
 
@@ -115,7 +113,7 @@ def test_the_management_nic_and_an_ignored_one_keep_their_mac():
 
 
 def test_a_nic_without_a_permanent_mac_keeps_its_own_because_it_is_known_by_that():
-    kernel = machine(nic(1), replace(nic(2), permanent_mac=""), mgmt=1)
+    kernel = machine(nic(1), nic(2)._replace(permanent_mac=""), mgmt=1)
     one = Agent(kernel, section(2, f"mac = {OWN}"))
     passes(one)
     assert one.kernel.devices[2].mac == mac(2)

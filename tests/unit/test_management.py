@@ -125,7 +125,7 @@ def test_a_management_nic_in_a_vrf_of_the_image_keeps_no_nic_waiting(kind, origi
     """Its default route is in the table of the VRF; until the main table has one, it counts."""
     seen = slots((1, 2, 3, 4), [(1, 0, DHCP)], age=20.0)
     (way,) = seen.routes
-    member = replace(seen.devices[way.index], master=20)
+    member = seen.devices[way.index]._replace(master=20)
     vrf = Device(20, "mgmt", "vrf", mac=mac(20), up=True)
     in_vrf = replace(way, traits=way.traits._replace(table=1000))
     devices = {**seen.devices, 20: vrf, way.index: member}
@@ -448,7 +448,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
         for number in (2, 3)
     ]
     has = NetworkState(
-        links={key(2): replace(found.desired.links[key(2)], managers={"networkmanager": "managed"})}
+        links={key(2): found.desired.links[key(2)]._replace(managers={"networkmanager": "managed"})}
     )
     assert state(found, has).exit_code == 0
 

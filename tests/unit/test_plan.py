@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
@@ -611,7 +610,7 @@ def test_resetting_a_qdisc_to_the_default_follows_the_sysctl_that_defines_it():
     link = Link(
         key(2), "physical", "dataplane", "eth2", 2, "up", device={"qdisc": "fq", "rings.rx": "256"}
     )
-    back = replace(link, device={"qdisc": "default", "rings.rx": "512"})
+    back = link._replace(device={"qdisc": "default", "rings.rx": "512"})
     observed = NetworkState({key(2): link}, sysctls={"net/core/default_qdisc": "fq"})
     desired = NetworkState({key(2): back}, sysctls={"net/core/default_qdisc": "fq_codel"})
     assert [operation.kind for operation in plan_operations(observed, desired)] == [

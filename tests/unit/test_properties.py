@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from dataclasses import replace
 from ipaddress import ip_interface
 from pathlib import Path
 
@@ -359,7 +358,7 @@ def _brought_up(document):
 
 def _requests(document, roles, one):
     """Its own, what it is to be a part of, and whether that brings it up."""
-    own = sorted(repr(replace(link, origins=())) for link in document.links if link.key.mac == one)
+    own = sorted(repr(link._replace(origins=())) for link in document.links if link.key.mac == one)
     uppers = [
         str(link.key) for link in document.links for lower in lower_of(link) if lower.mac == one
     ]

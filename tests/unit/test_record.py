@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
@@ -189,7 +188,7 @@ def test_nothing_waits_for_the_disk_for_a_journal(tmp_path, monkeypatch):
 
 
 def test_a_journal_remembers_neither_managers_nor_routes(tmp_path):
-    links = {key(2): replace(BEFORE.links[key(2)], managers={"networkmanager": "managed"})}
+    links = {key(2): BEFORE.links[key(2)]._replace(managers={"networkmanager": "managed"})}
     hop = Hop(ip_network("10.9.0.0/16"), key(2), None, 5)
     save_journal(tmp_path, NetworkState(links, (hop,)), "boot")
     assert load_journal(tmp_path, "boot") == NetworkState({key(2): BEFORE.links[key(2)]})

@@ -521,7 +521,7 @@ def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_
     path = "net/ipv6/conf/{interface}/accept_ra"
     decision = agent.survey()
     desired = decision.resolution.desired
-    links = {key(2): replace(desired.links[key(2)], name="dp.2", sysctls={path: "0"})}
+    links = {key(2): desired.links[key(2)]._replace(name="dp.2", sysctls={path: "0"})}
     absent = replace(decision.resolution.roles, nics={})
     resolution = decision.resolution._replace(desired=desired._replace(links=links), roles=absent)
     data = render_json.explain_link(

@@ -67,7 +67,7 @@ def test_a_nic_is_known_by_its_permanent_mac_and_by_its_current_one_where_there_
 
 
 def test_two_devices_with_one_mac_are_both_left_alone_and_named():
-    seen = world(nic(2, "eth3"), replace(nic(3, "eth2"), permanent_mac=mac(2)))
+    seen = world(nic(2, "eth3"), nic(3, "eth2")._replace(permanent_mac=mac(2)))
     nics, problems = find_nics(seen, {mac(2)})
     assert nics == {}
     assert problems == [
@@ -82,8 +82,8 @@ def test_two_devices_with_one_mac_are_both_left_alone_and_named():
 def test_a_failover_standby_under_its_master_leaves_no_candidate():
     seen = world(
         nic(2),
-        replace(nic(3), permanent_mac=mac(2), master=2),
-        replace(nic(4), permanent_mac=mac(2), master=2),
+        nic(3)._replace(permanent_mac=mac(2), master=2),
+        nic(4)._replace(permanent_mac=mac(2), master=2),
     )
     assert set(find_nics(seen, {mac(2)})[0]) == {mac(2)}
 

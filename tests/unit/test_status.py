@@ -322,7 +322,7 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
     words = {manager: {"eth2": "managed", "eth1": "managed"}}
     observed = survey.observed._replace(
         links={
-            one: replace(link, managers={manager: "managed"})
+            one: link._replace(managers={manager: "managed"})
             for one, link in survey.observed.links.items()
         },
     )
@@ -563,7 +563,7 @@ def test_what_the_network_of_a_link_is_and_what_is_desired():
     text = f"{TWO}[interfaces]\n{mac(3)} = user\n{mac(4)} = down\n[interface {mac(9)}]\n"
     agent = small(text, nic(3), nic(4), nic(5))
     agent.run()
-    agent.kernel.devices[2] = replace(agent.kernel.devices[2], carrier=False)
+    agent.kernel.devices[2] = agent.kernel.devices[2]._replace(carrier=False)
     network = ("desired_state", "state", "carrier", "mtu", "addresses")
     shown = {
         one["mac"]: tuple(one[name] for name in network) for one in status(agent).data["interfaces"]

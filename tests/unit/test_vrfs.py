@@ -312,7 +312,7 @@ def test_a_vrf_of_somebody_else_is_not_taken_over():
 
 def test_a_nic_in_a_vrf_of_somebody_else_is_not_touched():
     one = agent(VRF + NIC, FOREIGN)
-    one.kernel.devices[2] = replace(one.kernel.devices[2], master=9)
+    one.kernel.devices[2] = one.kernel.devices[2]._replace(master=9)
     refused(one)
     assert one.kernel.devices[2].master == 9
 

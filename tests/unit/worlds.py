@@ -208,8 +208,8 @@ class Agent:
         ]
         old = self.kernel
         plain = [
-            replace(
-                device, mtu=1500, txqueuelen=1000, up=False, carrier=False, master=0, slave=False
+            device._replace(
+                mtu=1500, txqueuelen=1000, up=False, carrier=False, master=0, slave=False
             )
             for device in old.devices.values()
             if not device.lower and device.kind not in KINDS
@@ -509,7 +509,7 @@ def _stack(draw, kernel, what, index):
         )
     elif what == "master":
         kernel.devices[new] = Device(new, f"br{new}", "bridge", below.mac, mtu=1500, max_mtu=65535)
-        kernel.devices[index] = replace(below, master=new, slave=draw(st.booleans()))
+        kernel.devices[index] = below._replace(master=new, slave=draw(st.booleans()))
     elif draw(st.integers(0, 3)) == 0:
         kernel.devices[new] = nic(new, permanent_mac=below.mac, mac=below.mac)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import dropwhile
 from posixpath import commonprefix
@@ -87,16 +86,13 @@ class Section(NamedTuple):
     lines: tuple[Line, ...]
 
 
-@dataclass
 class _Open:
     """A key whose value may continue on the next line."""
 
-    number: int
-    end: int
-    indent: int
-    written: str
-    first: str
-    rest: list[str] = field(default_factory=list)
+    def __init__(self, number: int, indent: int, written: str, first: str) -> None:
+        self.number = self.end = number
+        self.indent, self.written, self.first = indent, written, first
+        self.rest: list[str] = []
 
     def add(self, number: int, text: str) -> None:
         self.rest.append(text)
@@ -179,7 +175,7 @@ class _Reader:
         delimiter = delimiter or _DELIMITER.search(text, indent + 1)
         if delimiter:
             written = text[: delimiter.start()].strip()
-            self._key = _Open(number, number, indent, written, text[delimiter.end() :])
+            self._key = _Open(number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, Union
 
 from neuca_tools.documents.neuca import link_kinds, routing_keys, values
@@ -110,7 +109,7 @@ class Draft:
         request = LinkRequest(self.key, origins=origins, **self._fields, **fields)
         if self.unusable & routing_keys.READERS.keys():
             # With a default in place of one of these keys, packets would take another way.
-            request = replace(request, routing=NicRouting(choice="no"))
+            request = request._replace(routing=NicRouting(choice="no"))
         # One usable state is enough.
         unusable = self.unusable - ({"state"} if request.state else set())
         return RequestWithLines(request, self.lines, any(map(self.depends_on, unusable)))

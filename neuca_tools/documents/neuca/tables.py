@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TypeVar
 
 from neuca_tools.documents.neuca import values
@@ -143,7 +142,7 @@ def _with_mutual_chap(device: Storage, text: str) -> Storage:
         raise UnusableError("mutual CHAP needs a user and a secret of this host too")
     if secret == device.chap_secret:
         raise UnusableError("the secret of the target is that of this host, which CHAP forbids")
-    return replace(device, mutual_chap=its)
+    return device._replace(mutual_chap=its)
 
 
 def _chap_text(text: str, what: str) -> str:
