@@ -9,8 +9,6 @@ the platform describes is a dataplane NIC, even if its subnet has a gateway or D
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple

@@ -7,8 +7,6 @@ every sequence of white space is one blank.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

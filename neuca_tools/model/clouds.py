@@ -19,8 +19,6 @@ but the tests of the reader and in namespaces.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Optional
@@ -48,14 +46,14 @@ class LinkKey(tuple[str, int]):  # noqa: SLOT001 - a tuple can have no other slo
     # Attributes rather than properties, because a pass reads them very often.
     mac: str
     vlan_id: Optional[int]
-    nic: LinkKey
+    nic: "LinkKey"
     virtual_kind: str
     virtual_name: str
     kind: str
     rank: int
     order: tuple[int, str, int]
 
-    def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> LinkKey:  # noqa: PYI034 - Python 3.9
+    def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> "LinkKey":  # noqa: PYI034 - Python 3.9
         return _link_key(mac, vlan_id)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -99,7 +97,7 @@ class Incarnation(NamedTuple):
     ifindex: int
     vlans: tuple[tuple[int, int], ...] = ()
 
-    def is_same_link(self, other: Optional[Incarnation]) -> bool:
+    def is_same_link(self, other: Optional["Incarnation"]) -> bool:
         """Whether both are the same appearance of the link itself, whatever VLANs are on it."""
         return other is not None and self[:2] == other[:2]
 
@@ -197,7 +195,7 @@ class Virtual(NamedTuple):
         """The value of an option; empty if it is not set."""
         return dict(self.options).get(name, "")
 
-    def over(self, below: Optional[Virtual]) -> Virtual:
+    def over(self, below: Optional["Virtual"]) -> "Virtual":
         """Both requests merged: what this one does not set is taken from `below`."""
         if below is None:
             return self
@@ -221,7 +219,7 @@ class Automatic(NamedTuple):
     optional: Optional[bool] = None
     critical: Optional[bool] = None
 
-    def over(self, below: Optional[Automatic]) -> Automatic:
+    def over(self, below: Optional["Automatic"]) -> "Automatic":
         """Both requests merged, field by field; this one wins."""
         if below is None:
             return self

@@ -8,8 +8,6 @@ were all replaced still has its UUID. Nothing follows from what is unknown on on
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from hashlib import sha256

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Optional
@@ -250,7 +248,7 @@ class NicRouting(NamedTuple):
     implied: bool = False
     subnets: tuple[Network, ...] = ()
 
-    def over(self, below: Optional[NicRouting]) -> NicRouting:
+    def over(self, below: Optional["NicRouting"]) -> "NicRouting":
         """Merge both, setting by setting; this one wins."""
         if below is None:
             return self

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv6Address
 from typing import Literal, NamedTuple, Optional, Union
 

@@ -7,8 +7,6 @@ configparser cannot be used: it drops the indentation of every line, and the `#`
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
