@@ -194,6 +194,19 @@ def test_a_nic_with_direct_ipv4_routes_goes_from_ipv4_to_ipv6(lab, kept):
     assert lab.plan() == []
 
 
+def test_routes_of_others_that_need_no_address_of_ours_outlive_the_last_one(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24"))
+    lab.ip("nexthop add id 5 dev dp1")
+    kept = ["10.60.0.0/16 dev dp1", "10.61.0.0/16 via 10.60.0.9 dev dp1", "10.62.0.0/16 nhid 5"]
+    lost = ["10.63.0.0/16 via 172.16.0.9 dev dp1", "10.64.0.0/16 dev dp1 src 172.16.0.1"]
+    for words in (*kept, *lost):
+        lab.ip(f"route add {words}")
+    assert lab.once(f"[interfaces]\n{mac(1)} = up\n").code == 0
+    present = [route["dst"] for route in lab.look("route show dev dp1")]
+    assert present == [words.split()[0] for words in kept]
+
+
 def test_a_link_local_address_is_of_its_link_also_where_the_management_gateway_has_one(lab):
     lab.management(default_route=False)
     lab.ip("-6 route add default via fe80::1 dev mgmt0")
