@@ -168,7 +168,12 @@ class Transaction:
         """Note the state to roll back to: before an interrupted pass, if there was one."""
         world, observed = self.decision.world, self.decision.observed
         interrupted, made = self.host.load_journal(world.boot_id), self.decision.record.made
-        links = {**observed.links}
+        # Also requested addresses that will expire, which count as absent for a plan.
+        addresses = world.addresses
+        links = {
+            key: replace(link, addresses=addresses.get(link.index, ()))
+            for key, link in observed.links.items()
+        }
         for key, link in (interrupted.links if interrupted else {}).items():
             links[key] = with_other_settings(link, observed.links.get(key, link))
         self.made_links = made

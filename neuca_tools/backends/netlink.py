@@ -341,11 +341,16 @@ def _unrouted_addresses(world: World) -> Iterator[tuple[int, Address]]:
 
 
 def _is_connecting(route: Route) -> bool:
+    if route.traits.kind != "unicast":
+        return False
     return route.metric == CONNECTED_METRIC[route.to.version] if route.is_ours else not route.via
 
 
 def _has_network(address: Address) -> bool:
-    return address.network.prefixlen < address.max_prefixlen and not address.is_link_local
+    """Whether the kernel adds a route to its network; to 0.0.0.0/8 it does not (devinet.c)."""
+    network = address.network
+    is_special = address.is_link_local or network.network_address.is_unspecified
+    return network.prefixlen < address.max_prefixlen and not is_special
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:

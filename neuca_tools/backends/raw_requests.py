@@ -14,7 +14,9 @@ import math
 import socket
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
+from itertools import starmap
 from typing import Optional
 
 from neuca_tools.backends import routing, wire
@@ -95,11 +97,35 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
     """Set a route as a dump has described it so many seconds ago. Raises ApplyError.
 
     `indexes` has the present index of each device for which it may differ from the message. A
-    route that would have expired by now is left out. The kernel drops a next hop object with its
-    device; the next hops that it stood for take its place.
+    route that would have expired by now is left out, and so is one whose source is no longer an
+    address of this host. The kernel drops a next hop object with its device; then the next hops
+    that it stood for take its place.
     """
-    for body in _restored_routes(message, indexes, elapsed):
-        _send_request(NEW_ROUTE, wire.CREATE | _APPEND, body)
+    if any(kind == routing.NEXT_HOP_ID for kind, _ in _attributes(message)):
+        with suppress(ApplyError):  # EINVAL: there is no such object
+            _send_route(_route_by_object(message))
+            return
+    try:
+        for body in _restored_routes(message, indexes, elapsed):
+            _send_route(body)
+    except ApplyError as error:
+        if error.errno != errno.EINVAL or source_of(message) is None:
+            raise
+
+
+def _send_route(body: bytes) -> None:
+    _send_request(NEW_ROUTE, wire.CREATE | _APPEND, body)
+
+
+def _attributes(message: bytes) -> Iterator[tuple[int, bytes]]:
+    return wire.parse_attributes(message[routing.HEAD.size :])
+
+
+def _route_by_object(message: bytes) -> bytes:
+    """The body of a request that names the next hop object instead of what it stands for."""
+    *head, _ = routing.HEAD.unpack_from(message)
+    kept = (pair for pair in _attributes(message) if pair[0] not in routing.OF_NEXT_HOP)
+    return b"".join((routing.HEAD.pack(*head, 0), *starmap(wire.encode_attribute, kept)))
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
@@ -111,7 +137,7 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
     """
     *head, flags = routing.HEAD.unpack_from(message)
     parts, hops = [routing.HEAD.pack(*head, flags & routing.ONLINK)], [b""]
-    for kind, value in wire.parse_attributes(message[routing.HEAD.size :]):
+    for kind, value in _attributes(message):
         if kind == routing.OUTPUT:
             index = wire.decode_integer(value)
             parts.append(wire.encode_number(kind, indexes.get(index, index)))

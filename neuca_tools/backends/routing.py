@@ -49,6 +49,7 @@ _OBJECT_ID, _MEMBERS, _OBJECT_OUTPUT, _OBJECT_GATEWAY = 1, 2, 5, 6
 # RTA_*, and RTAX_* in RTA_METRICS
 _TO, OUTPUT, _GATEWAY, _PRIORITY, SOURCE, _METRICS, MULTIPATH = 1, 4, 5, 6, 7, 8, 9
 CACHE, _TABLE, _VIA, NEXT_HOP_ID = 12, 15, 18, 30
+OF_NEXT_HOP = (OUTPUT, _GATEWAY, MULTIPATH, _VIA, CACHE)  # not beside NEXT_HOP_ID in a request
 EXPIRES = struct.Struct("=8xi")  # rta_expires in struct rta_cacheinfo, in USER_HZ
 _MTU, _ADVMSS = 2, 8
 # FRA_*; FRA_L3MDEV is a whole table of its own.

@@ -38,6 +38,7 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits, is_lin
 from neuca_tools.model.topology import PLATFORM_HOSTS, foreign_routes, routes_through
 
 SETTING = "dhcp"  # in the notes of a link
+TAKEN = "there is another route with the same prefix and metric"
 SLAAC_LENGTH = 64  # a whole network of IPv6 (RFC 4291, 2.5.4), which may be that of a lab
 PRIVATE_IPV6 = ip_network("fc00::/7")  # RFC 4193
 MAX_ROUTES = 64  # for each link: a server or router must not fill the routing table
@@ -81,6 +82,7 @@ class LearnedConfiguration:
     """What the clients have learned on the links: their addresses, and the routes to copy (`hops`).
 
     `requested` are the identities of the requested routes, which no learned route may replace.
+    `duplicates` have the prefix and metric of another route of the main table.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class LearnedConfiguration:
         }
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
+        self.duplicates: list[Hop] = []
         self.notes: list[Note] = []
         self.problems: list[Problem] = []
         for key, device in devices.items():
@@ -142,8 +145,7 @@ class LearnedConfiguration:
                 continue
             reason = self._refusal_reason(route, connected) or self._excess_reason()
             if reason:
-                text = f"the route to {route.to} that was offered on it is not used: {reason}"
-                self.notes.append(Note(SETTING, "not applicable", text, key))
+                self.notes.append(unused_note(key, route.to, reason))
                 continue
             self._copy_route(key, route, addresses)
             if route.via is None:
@@ -155,14 +157,15 @@ class LearnedConfiguration:
         if source not in {address.ip for address in addresses}:
             source = None
         hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
+        is_taken = hop.identity in self.taken_identities
+        (self.duplicates if is_taken else self.hops).append(hop)
         self.taken_identities.add(hop.identity)
-        self.hops.append(hop)
 
     def _refusal_reason(self, route: Route, connected: Collection[Network]) -> Optional[str]:
         """Why a route is not copied. `connected` are the networks on the link in the main table."""
-        if (route.to, MAIN_TABLE, route.metric, 0) in self.taken_identities:
-            return "there is another route with the same prefix and metric"
         reason = self.limits.route_reason(route.to)
+        if reason and (route.to, MAIN_TABLE, route.metric, 0) in self.taken_identities:
+            return TAKEN
         if reason is None and _is_public(route.to):
             reason = "only a document can route public addresses"
         reason = reason or _service_reason(route.to)
@@ -181,7 +184,7 @@ class LearnedConfiguration:
 
     def _excess_reason(self) -> Optional[str]:
         """Why no more routes are copied: the links so far have MAX_ROUTES each, all together."""
-        if len(self.hops) < MAX_ROUTES * len(self.addresses):
+        if len(self.hops) + len(self.duplicates) < MAX_ROUTES * len(self.addresses):
             return None
         return f"there are more than {MAX_ROUTES} routes"
 
@@ -203,6 +206,11 @@ class LearnedConfiguration:
                 what = f"an IPv{route.to.version} default route through it"
                 text = f"the main table has {what} that neucad did not add"
                 self.problems.append(Problem("contested", text, key))
+
+
+def unused_note(key: LinkKey, to: Network, reason: str) -> Note:
+    text = f"the route to {to} that was offered on it is not used: {reason}"
+    return Note(SETTING, "not applicable", text, key)
 
 
 def _is_public(to: Network) -> bool:

@@ -28,6 +28,7 @@ from neuca_tools.desired.virtual_links import deletable_links
 from neuca_tools.model import (
     IPV6_MTU,
     Document,
+    Hop,
     Host,
     Link,
     LinkKey,
@@ -42,7 +43,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, Choice
+from neuca_tools.model.routing import MAIN_TABLE, Choice, RouteIdentity
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
 from neuca_tools.tuning.links import Tuned, tune_links
@@ -234,12 +235,9 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     with_leases = learned.extend_links({key: links[key] for key in links if key not in in_vrfs})
     policy = build_routing(resolver.gateways, with_leases, resolver.scene)
     vrf_hops, vrf_notes = routing_tables.default_routes(links, scene, taken)
-    own_hops, refused = routing_tables.of_own_tables(routing.duplicates, policy, taken)
+    own_hops, refusals, unused = _hops_of_own_tables(routing, learned, policy, taken)
     requested_hops = (*routing.hops, *vrf_hops)
     tables = {hop.traits.table for hop in requested_hops} - {MAIN_TABLE} | {*policy.tables.values()}
-    refusals = [
-        Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}") for hop in refused
-    ]
     rules, problems = resolve_rules(layers.rules, links, tables, limits)
     rules = without_included({**rules, **policy.rules})
     # A route that a document requests in the table of a NIC takes the place of the NIC's own.
@@ -252,5 +250,22 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *refusals, *problems, *learned.problems),
-        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world), *overlaps),
+        notes=(*policy.notes, *unused, *vrf_notes, *shadowed_rules(rules, world), *overlaps),
     )
+
+
+def _hops_of_own_tables(
+    routing: Routing, learned: dhcp.LearnedConfiguration, policy: Routing, taken: set[RouteIdentity]
+) -> tuple[list[Hop], list[Problem], list[Note]]:
+    """The routes whose place in the main table another one has, and what is said of the others.
+
+    `taken` are the identities of the requested routes.
+    """
+    hops, refused = routing_tables.of_own_tables(routing.duplicates, policy, taken)
+    taken = taken.union(hop.identity for hop in hops)
+    more, unused = routing_tables.of_own_tables(learned.duplicates, policy, taken)
+    problems = [
+        Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}") for hop in refused
+    ]
+    notes = [dhcp.unused_note(hop.link, hop.to, dhcp.TAKEN) for hop in unused]
+    return [*hops, *more], problems, [*learned.notes, *notes]

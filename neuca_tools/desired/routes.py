@@ -391,8 +391,9 @@ def _kernel_metric(route: RouteRequest) -> int:
 
 
 def _normal_traits(route: RouteRequest) -> Traits:
-    """The traits without the scope that the kernel uses by default; IPv6 has no scopes."""
+    """The traits without the usual scope, and for IPv6 without the source of what drops packets."""
     traits, version = route.traits, route.to.version
-    if version == 6 or traits.scope == usual_scope(version, traits.kind, route.via):
-        return traits._replace(scope="")
-    return traits
+    if version == 6:
+        return traits._replace(scope="", source=traits.source if traits.kind == "unicast" else None)
+    is_usual = traits.scope == usual_scope(version, traits.kind, route.via)
+    return traits._replace(scope="") if is_usual else traits

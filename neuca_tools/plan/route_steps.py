@@ -99,7 +99,7 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     """
     links = sides.observed.links if sides.observed.foreign_routes else ()
     cut = {key for key in links if sides.is_interrupted(key)}
-    if not cut and not sides.desired.foreign_routes:
+    if not any((cut, sides.without_ipv4, sides.desired.foreign_routes)):
         return
     present = _routes_of_others(sides.observed)
     lost = {hop: (routes, sides.desired) for hop, routes in _missing_routes(sides, present)}
@@ -119,12 +119,24 @@ def _missing_routes(sides: Sides, known: Collection[Hop]) -> Iterator[tuple[Hop,
 def _dropped_routes(
     sides: Sides, present: Mapping[Hop, Sequence[Route]], cut: set[LinkKey]
 ) -> Iterator[Hop]:
-    """The routes that go with the links that are `cut`, and that the kernel does not set again."""
+    """The routes that go with the links that are `cut`, and that the kernel does not set again.
+
+    So do those that go with the last IPv4 address of their link.
+    """
     deleted = {hop._replace(left_over=False) for hop in sides.observed.hops if not hop.ours}
     for hop, routes in present.items():
         is_kept = hop not in deleted and hop.to not in sides.desired.banned
-        if is_kept and cut.intersection(hop.links) and routes[0].protocol not in OF_KERNEL:
+        is_dropped = cut.intersection(hop.links) or _is_flushed(sides, hop)
+        if is_kept and is_dropped and routes[0].protocol not in OF_KERNEL:
             yield hop
+
+
+def _is_flushed(sides: Sides, hop: Hop) -> bool:
+    """Whether it goes with the last IPv4 address, whose network does not lead to its next hops."""
+    return hop.to.version == 4 and all(
+        key in sides.without_ipv4 and sides.is_reached_otherwise(key, via)
+        for key, via in ((hop.link, hop.via), *hop.others)
+    )
 
 
 def _routes_of_others(state: NetworkState) -> dict[Hop, Sequence[Route]]:

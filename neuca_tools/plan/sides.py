@@ -13,7 +13,8 @@ from neuca_tools.desired.mtu import USUAL_MTU
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import kernel_defaults
 from neuca_tools.documents.neuca.link_settings import is_of_place
-from neuca_tools.model import Address, Link, LinkKey, NetworkState, OwnedObjects, Virtual
+from neuca_tools.model import Address, Host, Link, LinkKey, NetworkState, OwnedObjects, Virtual
+from neuca_tools.model.routing import OF_KERNEL
 from neuca_tools.plan.operation import Scope, Target
 
 
@@ -192,10 +193,24 @@ class Sides:
 
     @cached_property
     def without_ipv4(self) -> frozenset[LinkKey]:
-        """The links with IPv4 routes that lose their last IPv4 address, and these with it."""
+        """The links with IPv4 routes that lose their last IPv4 address, and these with it.
+
+        Routes of other programs count if they can be set again without it.
+        """
         routed = [hop for hop in self.desired.hops if hop.to.version == 4]
-        links = {link for hop in routed for link in hop.links}
+        links = {link for hop in routed for link in hop.links} | {*self._foreign_ipv4_links()}
         return frozenset(filter(self._loses_ipv4, links & self.observed.links.keys()))
+
+    def _foreign_ipv4_links(self) -> Iterator[LinkKey]:
+        keys = {link.index: key for key, link in self.observed.links.items()}
+        for route in self.observed.foreign_routes:
+            is_set = route.to.version == 4 and route.protocol not in OF_KERNEL
+            if is_set and self.is_reached_otherwise(keys[route.index], route.via):
+                yield keys[route.index]
+
+    def is_reached_otherwise(self, key: LinkKey, via: Optional[Host]) -> bool:
+        """Whether a next hop on the link is in no network of its present addresses."""
+        return via is None or not any(via in own.network for own in self.current(key).addresses)
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
         pairs = {(key, own) for own in self.current(key).addresses if own.version == 4}

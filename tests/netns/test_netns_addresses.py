@@ -136,17 +136,26 @@ def test_ipv6_gives_way_to_ipv4_with_an_mtu_below_1280(lab):
     assert lab.addresses("dp1") == {"fd00:16::1/64"}
 
 
-@pytest.mark.parametrize("how", ["noprefixroute", "deleted"])
+def test_an_address_to_whose_network_the_kernel_adds_no_route_is_set_once(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(up("0.0.0.4/24")).code == 0
+    assert lab.addresses("dp1") == {"0.0.0.4/24"}
+
+
+@pytest.mark.parametrize("how", ["noprefixroute", "deleted", "local"])
 def test_a_requested_address_without_the_route_to_its_network_gets_it(lab, how):
     lab.veth("dp1", 1, up=True)
     text = up("172.16.0.1/24", "fd00:16::1/64") + "[routes]\n10.1.0.0/16 = 172.16.0.254\n"
-    if how == "deleted":
+    if how != "noprefixroute":
         assert lab.once(text).code == 0
     for address in ("172.16.0.1/24", "fd00:16::1/64"):
-        if how == "deleted":
-            lab.ip(f"route delete {ip_interface(address).network} dev dp1")
-        else:
+        network = ip_interface(address).network
+        if how == "noprefixroute":
             lab.ip(f"address add {address} dev dp1 noprefixroute")
+        else:
+            lab.ip(f"route delete {network} dev dp1")
+        if how == "local":  # which does not lead to the network
+            lab.ip(f"route add local {network} dev dp1")
     assert lab.once(text).code == 0
     assert lab.routes("172.16.0.0/24") == [(None, "dp1", 0, "kernel")]
     assert lab.routes("fd00:16::/64", 6) == [(None, "dp1", 256, "kernel")]
@@ -192,6 +201,19 @@ def test_a_nic_with_direct_ipv4_routes_goes_from_ipv4_to_ipv6(lab, kept):
     assert [route[1] for route in lab.routes("172.17.1.0/24")] == ["dp1"]
     assert len(lab.routes("172.18.1.0/24")) == bool(kept)
     assert lab.plan() == []
+
+
+def test_routes_of_others_that_need_no_address_of_ours_outlive_the_last_one(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24"))
+    lab.ip("nexthop add id 5 dev dp1")
+    kept = ["10.60.0.0/16 dev dp1", "10.61.0.0/16 via 10.60.0.9 dev dp1", "10.62.0.0/16 nhid 5"]
+    lost = ["10.63.0.0/16 via 172.16.0.9 dev dp1", "10.64.0.0/16 dev dp1 src 172.16.0.1"]
+    for words in (*kept, *lost):
+        lab.ip(f"route add {words}")
+    assert lab.once(f"[interfaces]\n{mac(1)} = up\n").code == 0
+    present = [route["dst"] for route in lab.look("route show dev dp1")]
+    assert present == [words.split()[0] for words in kept]
 
 
 def test_a_link_local_address_is_of_its_link_also_where_the_management_gateway_has_one(lab):

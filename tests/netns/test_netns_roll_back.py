@@ -118,6 +118,17 @@ def test_a_trial_that_a_defect_ends_says_if_it_was_not_rolled_back(lab):
     assert lab.once().code == 0
 
 
+@pytest.mark.parametrize("lifetime", ["preferred_lft 0", "valid_lft 900 preferred_lft 900"])
+def test_a_trial_keeps_a_requested_address_that_was_to_expire(lab, lifetime):
+    lab.veth("dp1", 1)
+    assert lab.once(EARLIER).code == 0
+    lab.ip(f"address change 10.1.0.1/24 dev dp1 {lifetime}")
+    later = lab.folder / "later"
+    later.write_text(EARLIER.replace("1400", "1450"))
+    done = lab.neuca("apply", "--try", "1", "--source", f"file:{later}")
+    assert (done.code, lab.addresses("dp1")) == (1, {"10.1.0.1/24"})
+
+
 # --- what other programs have set ---
 
 FOREIGN = (

@@ -513,7 +513,7 @@ class Kernel:
         hops = [(route.index, route.via), *route.others] if route.traits.kind == "unicast" else []
         for index, via in hops:
             self._next_hop(index, via, route.traits.onlink)
-        source = route.traits.source
+        source = route.traits.source if hops or route.to.version == 6 else None
         if source and all(source != one.ip for own in self.addresses.values() for one in own):
             refuse(errno.EINVAL, "Invalid argument (Invalid prefsrc address)")
         same = [one for one in self.routes if _identity(one) == _identity(route)]

@@ -447,6 +447,14 @@ def test_a_route_of_another_program_or_of_the_document_is_not_replaced():
     assert refusals(found)[0].endswith(text)
 
 
+def test_a_route_whose_place_another_one_has_is_in_the_table_of_its_link():
+    theirs = route("10.50.0.0/16", 2, "10.9.0.7", 1024, 4)
+    look = seen(LINK, *(offered(to, "10.9.0.1") for to in ("10.50.0.0/16", "0.0.0.0/0")))
+    found = solve(replace(look, routes=(*look.routes, theirs)))
+    tables = {str(hop.to): hop.traits.table for hop in found.desired.hops}
+    assert (tables["10.50.0.0/16"], refusals(found)) == (31001, [])
+
+
 def test_a_route_that_is_there_already_is_neither_set_nor_reported():
     theirs = route("10.9.0.0/24", 2, None, 1024, KERNEL)
     look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))

@@ -118,6 +118,8 @@ def test_a_refused_route_costs_only_itself():
         ("10.20.0.0/16", "10.0.0.254", "10.1.0.5", True),
         ("fd00:20::/32", "fd00::254", "fd00:77::5", False),
         ("fd00:20::/32", "fd00::254", "fe80::3", False),
+        ("fd00:20::/32", "blackhole", "fd00:77::5", True),
+        ("10.20.0.0/16", "blackhole", "10.77.0.5", True),
     ],
 )
 def test_a_route_whose_source_is_no_address_of_the_host_waits_and_costs_only_itself(
