@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import ACCEPT_RA, OWN, UNCHANGED, UNRECORDED, LinkKey, Record
+from neuca_tools.model.links import MAX_ABSENT_NICS
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
 
@@ -149,6 +150,9 @@ class _Files:
             return others
         replaced = {*self._mac_by_rule(rules).values()}
         gone = self.record.released
+        unrecorded = {*known.values()} - self.record.nics.keys() - self.roles.by_mac.keys()
+        if len(unrecorded) >= MAX_ABSENT_NICS:
+            gone |= unrecorded
         gone |= {mac for mac in known.values() if self.roles.role(mac) == "ignored"}
         return {path for path in others if known[path] in gone | replaced}
 
