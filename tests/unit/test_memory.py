@@ -650,3 +650,19 @@ def test_absent_nics_with_random_macs_are_forgotten_once_there_are_too_many():
         assert {mac(1), mac(2), *kept} <= agent.record.nics.keys()
         assert agent.plan() == ()
     assert {mac(1), mac(2), mac(7), mac(8)} == rules
+
+
+def test_a_lost_record_is_read_from_the_rules():
+    """Names that udev could not swap back are not recorded, and marks stay without a document."""
+    agent = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), THREE)
+    agent.run()
+    agent.ask("")
+    nics, files = agent.record.nics, dict(agent.kernel.files)
+    agent.kernel = machine(nic(1, "eth2"), nic(2, "eth1"), nic(3), mgmt=1)
+    agent.kernel.files, agent.record = dict(files), Record()
+    for _ in range(2):
+        agent.run()
+        assert agent.kernel.files == files
+        assert {one: (each.name, each.role) for one, each in agent.record.nics.items()} == {
+            one: (each.name, each.role) for one, each in nics.items()
+        }
