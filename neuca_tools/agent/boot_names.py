@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
+from neuca_tools.backends.kernel_state import present_macs
 from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
-from neuca_tools.desired.marks import rule_mac
+from neuca_tools.desired.marks import nics_in_rules, rule_mac
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -34,8 +35,8 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import locked, names_in
-from neuca_tools.model import Document, LinkKey, LinkRequest, Record, Requests, World
+from neuca_tools.files import locked, names_in, observed_content
+from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, Requests, World
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.topology import identity, with_lower_devices
 from neuca_tools.sources import Session, parse_source, without_network
@@ -123,8 +124,18 @@ def needs_no_wait(config: Config, world: World) -> bool:
 
 
 def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
-    document = last_good(config.state).document
-    return merge_layers(document.links if document else (), config.links), load_record(config.state)
+    document, record = last_good(config.state).document, load_record(config.state)
+    if not record.nics:
+        record = record._replace(nics=_nics_in_rules(config))
+    return merge_layers(document.links if document else (), config.links), record
+
+
+def _nics_in_rules(config: Config) -> dict[str, NicRecord]:
+    """What is known of the present NICs although the record was lost. Raises ObserveError."""
+    names, substring = names_in(config.udev_directory), config.udev_substring
+    paths = [config.udev_directory / name for name in names if rule_mac(name, substring)]
+    rules = {path.name: observed_content(path) for path in paths}
+    return nics_in_rules(rules, substring, present_macs()) if rules else {}
 
 
 def read_local_sources(config: Config) -> Intake:

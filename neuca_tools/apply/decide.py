@@ -279,6 +279,7 @@ def decide_pass(
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
     world, inputs = observation
     record = changes.forget_stale(record, world)
+    record = manager_files.with_lost_nics(record, world, policies.places)
     tuning = judge_profiles(policies.choice, inputs, record)
     settings = policies.settings._replace(tuning=tuning)
     resolution = resolve_state(document, settings, world, record)

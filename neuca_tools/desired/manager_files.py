@@ -14,9 +14,10 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import ACCEPT_RA, OWN, UNCHANGED, UNRECORDED, LinkKey, Record
+from neuca_tools.model import ACCEPT_RA, OWN, UNCHANGED, UNRECORDED, LinkKey, Record, World
+from neuca_tools.model.links import MAX_ABSENT_NICS
 from neuca_tools.model.ports import is_guid
-from neuca_tools.model.topology import VIRTUAL_NICS
+from neuca_tools.model.topology import VIRTUAL_NICS, identity, nics_in
 
 
 class Places(NamedTuple):
@@ -60,6 +61,15 @@ def wanted_files(
         {**lists.manager_by_file, **clients.manager_by_file},
         clients.profiles,
     )
+
+
+def with_lost_nics(record: Record, world: World, places: Places) -> Record:
+    """The record with the present NICs that only our rules know: it may have been lost."""
+    directory = f"{places.udev}/"
+    rules = {path.removeprefix(directory): content for path, content in world.files.items()}
+    macs = {*map(identity, nics_in(world))} - record.nics.keys()
+    lost = marks.nics_in_rules(rules, places.substring, macs)
+    return record._replace(nics={**record.nics, **lost}) if lost else record
 
 
 def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
@@ -120,14 +130,11 @@ class _Files:
         A name goes into one rule only: that of a NIC that is present, first of a management NIC.
         """
         known = self._mac_by_rule(files)
-        spared: set[str] = set()
-        if not self.resolution.is_complete:
-            spared = {*known.values()} - self.dataplane - {*self.record.nics}
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
         recorded = {mac for mac in self.record.nics if not LinkKey(mac).virtual_kind}
         nics = self.roles.by_mac.keys() | recorded
-        for mac in sorted(nics - spared, key=self._rule_order):
+        for mac in sorted(nics, key=self._rule_order):
             name = self._pinned_name(mac)
             if name in used:
                 name = ""
@@ -149,6 +156,9 @@ class _Files:
             return others
         replaced = {*self._mac_by_rule(rules).values()}
         gone = self.record.released
+        unrecorded = {*known.values()} - self.record.nics.keys() - self.roles.by_mac.keys()
+        if len(unrecorded) >= MAX_ABSENT_NICS:
+            gone |= unrecorded
         gone |= {mac for mac in known.values() if self.roles.role(mac) == "ignored"}
         return {path for path in others if known[path] in gone | replaced}
 

@@ -10,10 +10,11 @@ mark that matches a foreign interface breaks a host.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Optional
 
+from neuca_tools.model import NicRecord
 from neuca_tools.model.addresses import MAX_CACHED
 from neuca_tools.model.ports import ADDRESS_BYTES, GUID_BYTES, INFINIBAND, is_guid
 
@@ -123,6 +124,21 @@ def name_by_mac(rules: str) -> dict[str, str]:
     """
     matches = filter(None, (re.match(_NAMING_RULE, line) for line in rules.splitlines()))
     return {match["mac"]: match["name"] for match in matches}
+
+
+def nics_in_rules(
+    rules: Mapping[str, Optional[bytes]], substring: str, macs: Container[str]
+) -> dict[str, NicRecord]:
+    """What our rules, by file name, say about these NICs, in case that the record was lost."""
+    nics = {}
+    for filename, content in rules.items():
+        mac = rule_mac(filename, substring)
+        if mac in macs and mac and content:
+            text = content.decode(errors="replace")
+            is_dataplane = "NM_UNMANAGED" in text
+            name = name_by_mac(text).get(mac, "")
+            nics[mac] = NicRecord(name, "dataplane" if is_dataplane else "")
+    return nics
 
 
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:

@@ -64,13 +64,13 @@ def nic_names(
     holders = {name: key for key in movable for name in roles.nics[key.mac].altnames}
     own = {*fallback.values(), *holders}
     others = names_in_use(world, {roles.nics[key.mac].index for key in movable})
-    fixed = {*reserved_names(roles, record).values()} - own | others
+    pinned = _pinned_names(movable, roles, record)
+    fixed = {*pinned.values(), *reserved_names(roles, record).values()} - own | others
     wishes = _wished_names(movable, requests, record, roles)
     free = {key: wish for key, wish in wishes.items() if holders.get(wish, key) == key}
     names = _grant_wishes({**fallback, **free}, fallback, fixed, requests)
     problems = list(_taken_problems(current, names, wishes))
-    fixed_macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
-    problems += _astray_problems(fixed_macs, requests, world, roles, record)
+    problems += _astray_problems(pinned, requests, world, roles, record)
     return {**current, **names}, problems
 
 
@@ -106,19 +106,24 @@ def names_in_use(world: World, left_out: Container[int] = ()) -> set[str]:
     return {name for device in devices for name in (device.name, *device.altnames)}
 
 
+def _pinned_names(movable: Iterable[LinkKey], roles: Roles, record: Record) -> dict[str, str]:
+    """The recorded names of the present NICs that get them back at the next boot only, by MAC."""
+    macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
+    kept = (mac for mac in sorted(macs & record.nics.keys()) if roles.role(mac) != "ignored")
+    return {mac: record.nics[mac].name for mac in kept}
+
+
 def _astray_problems(
-    macs: Iterable[str], requests: Requests, world: World, roles: Roles, record: Record
+    pinned: Mapping[str, str], requests: Requests, world: World, roles: Roles, record: Record
 ) -> Iterator[Problem]:
     """A problem for each of these NICs, which may not be renamed now, that has lost its name."""
-    pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in sorted(macs)}
     astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
     coming = boot_names(world, roles, requests, record) if astray else {}
     for mac, name in astray.items():
         text = "it will get that name at the next boot"
         if mac in roles.nics and coming.get(roles.nics[mac].index) != name:
             text = "that name belongs to another interface"
-        if roles.role(mac) != "ignored":
-            yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
+        yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
 
 
 def _wished_names(

@@ -171,6 +171,8 @@ class NicRecord(NamedTuple):
 
 
 UNCHANGED, UNRECORDED = OriginalValues(), NicRecord()
+# Absent NICs without a role that are recorded: as many as one PCIe device has functions (ARI).
+MAX_ABSENT_NICS = 256
 NONE_IN_FORCE = "none in force"  # in place of the digest of a request (`NicRecord.applied`)
 
 

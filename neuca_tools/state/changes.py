@@ -22,7 +22,7 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.links import KINDS, LINK_ALIAS
+from neuca_tools.model.links import KINDS, LINK_ALIAS, MAX_ABSENT_NICS
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import identity, is_nic, key_of, mac_in_key, nics_in
 
@@ -149,7 +149,7 @@ def forget_stale(record: Record, world: World) -> Record:
     if owned != record.owned:
         record = record._replace(owned=owned)
     record = without_indexes(record, lambda mac, index: not _is_there(mac, index, world))
-    record = _without_taken_names(record, world)
+    record = _without_taken_names(_without_passing_nics(record, world), world)
     replugged = _replugged_links(record, world)
     if not replugged:
         return record
@@ -160,6 +160,19 @@ def forget_stale(record: Record, world: World) -> Record:
     kept = without_links(record, replugged)
     originals = {**kept.originals, **_sysctls_only(record, replugged)}
     return kept._replace(nics={**record.nics, **nics}, originals=originals)
+
+
+def _without_passing_nics(record: Record, world: World) -> Record:
+    """The record without the absent NICs that no document names, if they are too many.
+
+    A NIC with a random MAC is another one at each boot, and each keeps a name from all others.
+    """
+    others = record.nics.keys() - link_appearances(world).keys()
+    nics = ((mac, record.nics[mac]) for mac in others)
+    absent = {mac for mac, nic in nics if not (nic.role or nic.released or nic.applied)}
+    if len(absent) <= MAX_ABSENT_NICS:
+        return record
+    return record._replace(nics={mac: record.nics[mac] for mac in record.nics.keys() - absent})
 
 
 def _has_name_twice(record: Record) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from worlds import Agent, bare, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools.apply.result import Failure, Result
+from neuca_tools.desired import marks
 from neuca_tools.desired.roles import Policy
 from neuca_tools.model import (
     Device,
@@ -22,6 +23,7 @@ from neuca_tools.model import (
     Record,
     World,
     WrittenSetting,
+    links,
 )
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Target
@@ -623,3 +625,44 @@ def test_a_name_that_two_nics_have_recorded_is_for_the_management_nic(name, othe
         assert b'NAME:="eth2"' in rules[bare(1)]
     else:
         assert [(problem.code, problem.link) for problem in problems] == [("name", key(2))]
+
+
+def test_absent_nics_with_random_macs_are_forgotten_once_there_are_too_many():
+    """Not a management NIC, and no NIC that a document has named or that was released."""
+    kept = {
+        mac(7): NicRecord("eth7", "management"),
+        mac(8): NicRecord("eth8", "dataplane"),
+        mac(9): NicRecord(released=True),
+    }
+    agent = Agent(machine(nic(1), nic(2), mgmt=1))
+    agent.run()
+    for count, is_kept in ((links.MAX_ABSENT_NICS, True), (links.MAX_ABSENT_NICS + 1, False)):
+        passing = {f"06:00:00:00:{n >> 8:02x}:{n & 255:02x}": f"r{n}" for n in range(count)}
+        recorded = {one: NicRecord(name) for one, name in passing.items()}
+        agent.record = agent.record._replace(nics={**agent.record.nics, **kept, **recorded})
+        for _ in range(2):
+            agent.run()
+        paths = [path for path, content in agent.kernel.files.items() if content]
+        paths = [path for path in paths if path.startswith("/udev/")]
+        rules = {marks.rule_mac(path.removeprefix("/udev/"), "neuca-persistent") for path in paths}
+        assert (passing.keys() <= agent.record.nics.keys()) is is_kept
+        assert (passing.keys() <= rules) is is_kept
+        assert {mac(1), mac(2), *kept} <= agent.record.nics.keys()
+        assert agent.plan() == ()
+    assert {mac(1), mac(2), mac(7), mac(8)} == rules
+
+
+def test_a_lost_record_is_read_from_the_rules():
+    """Names that udev could not swap back are not recorded, and marks stay without a document."""
+    agent = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), THREE)
+    agent.run()
+    agent.ask("")
+    nics, files = agent.record.nics, dict(agent.kernel.files)
+    agent.kernel = machine(nic(1, "eth2"), nic(2, "eth1"), nic(3), mgmt=1)
+    agent.kernel.files, agent.record = dict(files), Record()
+    for _ in range(2):
+        agent.run()
+        assert agent.kernel.files == files
+        assert {one: (each.name, each.role) for one, each in agent.record.nics.items()} == {
+            one: (each.name, each.role) for one, each in nics.items()
+        }

@@ -120,6 +120,13 @@ def test_an_unlisted_nic_keeps_its_name_whatever_is_recorded():
     assert settle(asks(), world(nic(2)), remembers(nic2="old")) == ({2: "eth2"}, [astray])
 
 
+def test_a_name_that_an_unlisted_nic_gets_at_the_next_boot_is_given_to_no_other():
+    seen, recorded = world(nic(2), nic(3)), remembers(nic2="old", nic3="eth3")
+    names, problems = settle(asks(nic3="old"), seen, recorded)
+    assert names == {2: "eth2", 3: "eth3"}
+    assert problems[0] == Problem("name", TAKEN.format("eth3", "old"), key(3))
+
+
 def test_a_name_that_is_recorded_for_two_nics_is_promised_to_one():
     texts = ("it will get that name at the next boot", "that name belongs to another interface")
     recorded = remembers(nic2="old", nic3="old")
