@@ -93,7 +93,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D13", "backlog drops", "fault", queues.backlog_drops),
     Cause("D14", DROPS, "fault", queues.queue_drops_or_delay),
     Cause("D15", "fragments lost", "fault", udp.lost_fragments),
-    Cause("D16", "neighbour table overflow", "fault", of_session=reach.neighbour_overflow),
+    Cause("D16", "neighbor table overflow", "fault", of_session=reach.neighbour_overflow),
     Cause("D17", "policed", "limit", policer.dropped_in_bursts, policer.policed_path),
     Cause("D18", "path capacity reached", "limit", capacity.capacity_of_path),
     Cause("D19", "random loss", "fault", of_session=datagrams.random_loss),
