@@ -83,8 +83,8 @@ def text(seconds: list[list[dict[str, float]]], unit: str = "") -> str:
     if len(ids) > 1:
         ids, totals = [*ids, "SUM"], [*totals, tuple(map(sum, zip(*totals)))]
     for name, (count, again) in zip(ids, totals):
-        lines.append(row(name, 0, SECONDS, count, f"{again:4}             sender", unit))
-        lines.append(row(name, 0, SECONDS, count, "                  receiver", unit))
+        lines.append(row(name, 0, len(seconds), count, f"{again:4}             sender", unit))
+        lines.append(row(name, 0, len(seconds), count, "                  receiver", unit))
     return "\n".join([*lines, "", "iperf Done.", ""])
 
 
@@ -101,7 +101,8 @@ def as_json(seconds: list[list[dict[str, float]]]) -> str:
         intervals.append({"streams": streams, "sum": {**span, **sums, **bits(sums["bytes"], 1)}})
     total = sum(one["bytes"] for second in seconds for one in second)
     again = sum(one["retransmits"] for second in seconds for one in second)
-    whole = {"start": 0, "end": SECONDS, "seconds": SECONDS, "bytes": total, **bits(total, SECONDS)}
+    length = len(seconds)
+    whole = {"start": 0, "end": length, "seconds": length, "bytes": total, **bits(total, length)}
     end = {"sum_sent": {**whole, "retransmits": again}, "sum_received": whole}
     start = {"test_start": {"protocol": "TCP", "num_streams": len(names)}}
     return json.dumps({"start": start, "intervals": intervals, "end": end})
