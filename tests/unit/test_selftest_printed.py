@@ -1997,3 +1997,12 @@ def test_a_short_test_that_ended_found_iperf_2_at_the_port_of_iperf3():
     head = "[  3] local 10.20.0.8 port 40000 connected with 10.20.0.9 port 5201\n"
     row = "[  3]  0.0-0.05 sec   128 KBytes  21.0 Mbits/sec\n"
     assert causes(f"Client connecting to a, TCP port 5201\n{head}{row}") == []
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(0.4, []), (4, ["D27"])])
+def test_tests_of_less_than_a_second_are_not_compared(seconds, cause):
+    both = ""
+    for option, rate in (("", 317), ("-R", 203)):
+        ends = (_row(0, seconds, rate, end) for end in ("0   sender", "receiver"))
+        both += "\n".join([f"$ iperf3 -c 203.0.113.20 {option}", *ends, ""])
+    assert [name for name in causes(both) if name == "D27"] == cause

@@ -232,6 +232,10 @@ DOUBTS = {
         "UDP (--only udp --rate): nothing lost up to some rate means a policer, loss at a tenth of "
         "it the path"
     ),
+    frozenset({"D17", "D18"}): (
+        "the round trip under load (--only latency,loaded): it grows before a shaper, not before a "
+        "policer"
+    ),
     frozenset({"D17", "D19"}): (
         "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "
         "stays is at random"
