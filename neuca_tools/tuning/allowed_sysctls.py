@@ -48,7 +48,7 @@ _ALGORITHMS = tuple(
 )
 _SOCKET = "less than 64 KiB stalls every socket of the host"
 _PAGE = "a socket needs a page (ip-sysctl.rst)"
-_NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp(7))"
+_NEIGHBOURS = "less than the kernel's default leaves neighbors unreachable (arp(7))"
 _BACKLOG = "less than the kernel's default drops packets of every NIC (admin-guide/sysctl/net.rst)"
 _QUEUE = "a shorter queue refuses connections (listen(2))"
 _TIME = "a lower value breaks connections in use"

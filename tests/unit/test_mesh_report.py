@@ -278,8 +278,8 @@ def test_a_failed_test_and_small_packets_have_their_own_colours():
     ]
     found = cells_by_path(result_of(plan, rows))
     client, server = names[1]
-    assert found[names[0]].colour == found[names[0][::-1]].colour == "#6b1fa8"
-    assert (found[client, server].colour, found[server, client].colour) == ("#2468c2", "#12743a")
+    assert found[names[0]].color == found[names[0][::-1]].color == "#6b1fa8"
+    assert (found[client, server].color, found[server, client].color) == ("#2468c2", "#12743a")
     assert found[names[2]].text.endswith(": 1.00 Gbit/s, MTU 9000, 2 MACs")
 
 
@@ -485,6 +485,6 @@ def test_a_step_of_the_scale_belongs_to_the_colour_above_it():
     row = Row(0, "n0", "n1")
     for number, step in enumerate(page.STEPS):
         colours = [
-            page._colour_of_rate(row, 1e9 * share, False, 1e9) for share in (step, step - 0.001)
+            page._color_of_rate(row, 1e9 * share, False, 1e9) for share in (step, step - 0.001)
         ]
         assert colours == [page.SCALE[number + 1], page.SCALE[number]]

@@ -48,7 +48,7 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
         "D02",
         "the receiving application is slow: 49% of its buffer waits 797 ms to be read",
     ),
-    "full-neighbour-table": ("D16", "the neighbour table of the local host overflowed"),
+    "full-neighbour-table": ("D16", "the neighbor table of the local host overflowed"),
     "small-send-buffer-and-a-quiet-path": ("D03", "the sender's buffer of 43.9 KiB is full"),
     "shaper": ("D18", "while a queue forms: this is the capacity of the path"),
     "slow-reader": (

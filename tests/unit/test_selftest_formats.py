@@ -54,13 +54,13 @@ def run(seed: int, streams: int) -> list[list[dict[str, float]]]:
     ]
 
 
-def row(name: str, start: int, end: int, count: float, rest: str, unit: str) -> str:
+def row(name: str, start: float, end: float, count: float, rest: str, unit: str) -> str:
     rate = speed(count * 8 / (end - start), unit)
     return f"[{name:>3}] {start:6.2f}-{end:<6.2f} sec  {size(count)}  {rate}  {rest}"
 
 
-def text(seconds: list[list[dict[str, float]]], unit: str = "") -> str:
-    """The client's output."""
+def text(seconds: list[list[dict[str, float]]], unit: str = "", each: float = 1) -> str:
+    """The client's output, of intervals of so many seconds."""
     lines = ["Connecting to host 203.0.113.20, port 5201"]
     ids = [str(5 + 2 * at) for at in range(len(seconds[0]))]
     for name in ids:
@@ -70,11 +70,12 @@ def text(seconds: list[list[dict[str, float]]], unit: str = "") -> str:
     for at, second in enumerate(seconds):
         for name, one in zip(ids, second):
             rest = f"{one['retransmits']:4}   {size(one['cwnd'])}       "
-            lines.append(row(name, at, at + 1, one["bytes"], rest, unit))
+            lines.append(row(name, at * each, (at + 1) * each, one["bytes"], rest, unit))
         if len(ids) > 1:
             sums = {key: sum(one[key] for one in second) for key in ("bytes", "retransmits")}
             rest = f"{sums['retransmits']:4}             "
-            lines += [row("SUM", at, at + 1, sums["bytes"], rest, unit), "- - - - - - - - - - -"]
+            whole = row("SUM", at * each, (at + 1) * each, sums["bytes"], rest, unit)
+            lines += [whole, "- - - - - - - - - - -"]
     lines += ["- - - - - - - - - - -", "[ ID] Interval           Transfer     Bitrate         Retr"]
     totals = [
         (sum(second[at]["bytes"] for second in seconds), sum(s[at]["retransmits"] for s in seconds))
@@ -83,8 +84,10 @@ def text(seconds: list[list[dict[str, float]]], unit: str = "") -> str:
     if len(ids) > 1:
         ids, totals = [*ids, "SUM"], [*totals, tuple(map(sum, zip(*totals)))]
     for name, (count, again) in zip(ids, totals):
-        lines.append(row(name, 0, SECONDS, count, f"{again:4}             sender", unit))
-        lines.append(row(name, 0, SECONDS, count, "                  receiver", unit))
+        lines.append(
+            row(name, 0, len(seconds) * each, count, f"{again:4}             sender", unit)
+        )
+        lines.append(row(name, 0, len(seconds) * each, count, "                  receiver", unit))
     return "\n".join([*lines, "", "iperf Done.", ""])
 
 
@@ -101,7 +104,8 @@ def as_json(seconds: list[list[dict[str, float]]]) -> str:
         intervals.append({"streams": streams, "sum": {**span, **sums, **bits(sums["bytes"], 1)}})
     total = sum(one["bytes"] for second in seconds for one in second)
     again = sum(one["retransmits"] for second in seconds for one in second)
-    whole = {"start": 0, "end": SECONDS, "seconds": SECONDS, "bytes": total, **bits(total, SECONDS)}
+    length = len(seconds)
+    whole = {"start": 0, "end": length, "seconds": length, "bytes": total, **bits(total, length)}
     end = {"sum_sent": {**whole, "retransmits": again}, "sum_received": whole}
     start = {"test_start": {"protocol": "TCP", "num_streams": len(names)}}
     return json.dumps({"start": start, "intervals": intervals, "end": end})

@@ -1936,3 +1936,73 @@ def test_a_path_that_is_full_lets_the_same_through_whatever_is_lost(losses, caus
         for at, lost in enumerate(losses)
     ]
     assert causes("Reverse mode\n" + "\n".join(rows) + "\n")[0] == cause
+
+
+def test_segments_that_tcp_sends_again_are_no_fragments():
+    total = {"seconds": 8, "bytes": 49_000, "bits_per_second": 49_000, "retransmits": 5}
+    stuck = [{"sum": {**total, "start": at, "end": at + 1, "bytes": 0}} for at in range(8)]
+    asked = {"test_start": {"protocol": "TCP", "num_streams": 1, "blksize": 131072}}
+    end = {"sum_sent": total, "sum_received": {**total, "bytes": 0, "bits_per_second": 0}}
+    assert "D15" not in causes(json.dumps({"start": asked, "intervals": stuck, "end": end}))
+
+
+def test_a_receiver_does_not_see_whether_anything_was_sent():
+    """A black hole is possible then, and nothing arrived; of a client's text it is certain."""
+    rows = [_row(at, at + 1, 0, "") for at in range(8)]
+    for ports, findings in (((5201, 41000), []), ((41000, 5201), ["D21"])):
+        ends = "[  5] local 192.0.2.1 port {} connected to 203.0.113.2 port {}".format(*ports)
+        diagnosis = told("\n".join(["$ iperf3", ends, *rows, ""]))
+        assert [finding.id for finding in diagnosis.findings] == findings
+        if not findings:
+            assert [finding.id for finding in diagnosis.possible] == ["D21"]
+            assert diagnosis.failures == ("for 8.00 s nothing was transferred",)
+
+
+@pytest.mark.parametrize(("window", "is_said"), [(1.41, True), (42, False)])
+def test_a_pause_with_one_segment_in_the_window_waits_in_no_buffer(window, is_said):
+    """Loss limited the rate before it; a limit of the rate does not end all transfer."""
+    rates, windows = [7.9, 6.1, 7.7, 4.8, 0, 0, 0], [62, 20, 61, 24, *[window] * 3]
+    diagnosis = told(text(rates, windows, [3, 40, 2, 60, 1, 1, 0], WAN))
+    assert [finding.id for finding in diagnosis.findings] == ["D05"]
+    assert diagnosis.failures == ("for 3.00 s nothing was transferred",) * is_said
+
+
+def test_an_interval_that_iperf3_prints_twice_counts_once():
+    cut = json.loads(document([8.1, 7.9, 7.4], [33, 33, 46], [72_000] * 3))
+    cut = {**cut, "intervals": [*cut["intervals"], cut["intervals"][-1]], "end": {}}
+    assert len(evidence_of(json.dumps(cut).encode()).phases[0].run.flows[0].intervals) == 3
+
+
+@pytest.mark.parametrize(("size", "cause"), [("4K", "D07"), ("400K", "D18")])
+def test_a_small_socket_drops_what_arrives_while_its_reader_waits_for_a_cpu(size, cause):
+    sent = "[  5]   0.00-8.00   sec  15.3 MBytes  16.0 Mbits/sec  0.000 ms  0/11049 (0%)  sender\n"
+    rows = udp([12.2] * 8, [16] * 8, WAN)
+    received = _row(0, 8, 12.2, "0.4 ms  2652/11049 (24%)  receiver\n")
+    assert causes(f"$ iperf3 -c x -u -b 16M -w {size}\n{rows}{sent}{received}") == [cause]
+
+
+def test_a_buffer_is_not_what_limits_a_flow_that_loses_much():
+    lossy = {"retransmits": [9] * 8, "cwnd": 80_000}
+    assert "D01" not in causes(document([7.8] * 8, [40] * 8, **lossy))
+    assert causes(document([7.8] * 8, [40] * 8, cwnd=80_000)) == ["D01"]
+
+
+def test_what_is_not_finished_is_no_lost_connection_nor_a_test_that_could_not_begin():
+    rows = text([38, 25, 30], command="-c 10.20.0.9 -u", summary=False)
+    said = "iperf3: error - unable to write to stream socket: No buffer space available\n"
+    assert [one.title for one in told(rows + said).findings if one.id == "D47"] == ["iperf failed"]
+
+
+def test_a_short_test_that_ended_found_iperf_2_at_the_port_of_iperf3():
+    head = "[  3] local 10.20.0.8 port 40000 connected with 10.20.0.9 port 5201\n"
+    row = "[  3]  0.0-0.05 sec   128 KBytes  21.0 Mbits/sec\n"
+    assert causes(f"Client connecting to a, TCP port 5201\n{head}{row}") == []
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(0.4, []), (4, ["D27"])])
+def test_tests_of_less_than_a_second_are_not_compared(seconds, cause):
+    both = ""
+    for option, rate in (("", 317), ("-R", 203)):
+        ends = (_row(0, seconds, rate, end) for end in ("0   sender", "receiver"))
+        both += "\n".join([f"$ iperf3 -c 203.0.113.20 {option}", *ends, ""])
+    assert [name for name in causes(both) if name == "D27"] == cause

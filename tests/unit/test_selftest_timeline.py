@@ -45,7 +45,7 @@ def test_each_test_is_where_it_was_by_the_local_hosts_clock():
 
 def test_the_lines_of_a_panel_have_different_names_and_colours():
     for panel in timeline_panels(large())[0]:
-        for values in ([line.name for line in panel.lines], [line.colour for line in panel.lines]):
+        for values in ([line.name for line in panel.lines], [line.color for line in panel.lines]):
             assert len(set(values)) == len(values) > 1, panel.title
 
 

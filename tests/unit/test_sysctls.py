@@ -16,7 +16,7 @@ from neuca_tools.tuning.profile import parse_profile
 
 PROFILES = Path(__file__).parents[2] / "neuca_tools" / "profiles"
 SOCKET = "less than 64 KiB stalls every socket of the host"
-NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp(7))"
+NEIGHBOURS = "less than the kernel's default leaves neighbors unreachable (arp(7))"
 
 
 @pytest.mark.parametrize(("path", "value", "reason"), [

@@ -80,9 +80,10 @@ class Session(NamedTuple):
     looks: tuple[Look, ...]
 
     def named(self, name: str, direction: str = "forward") -> Optional[Look]:
-        """The first phase with this name and direction."""
+        """The first phase with this name and direction that took long enough to be compared."""
         for look in self.looks:
-            if (look.phase.name, look.phase.direction) == (name, direction):
+            is_named = (look.phase.name, look.phase.direction) == (name, direction)
+            if is_named and not look.is_too_short:
                 return look
         return None
 

@@ -75,7 +75,7 @@ def _full_link(look: Look, speed: float) -> Hit:
         (look.rate_fact,),
         ORDERED,
         severity=None if is_wanted or is_shaper else "info",
-        confidence="medium" if is_shaper else "high",
+        confidence="medium",
     )
 
 

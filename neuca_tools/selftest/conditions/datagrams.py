@@ -13,7 +13,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import Hit, Session, of_all_directions, single_fact
 from neuca_tools.selftest.conditions.figures import STEADY_SPREAD, cap_above
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, has_small_buffer, is_crowded
 from neuca_tools.selftest.conditions.udp import (
     CLEAR_LOSS,
     COUNTED_SHARE,
@@ -318,7 +318,9 @@ SMALL_DATAGRAM = 512  # bytes: smaller ones are sent to see how many a host take
 
 def limited_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at the rate of the path, whatever is sent."""
-    hit = (_constant_arrival(look) or _slow_path(look)) if look.is_unsampled else None
+    if not look.is_unsampled or has_small_buffer(look):
+        return None
+    hit = _constant_arrival(look) or _slow_path(look)
     if hit is None or any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
         return None
     return hit

@@ -162,7 +162,8 @@ def _is_to_iperf3(look: Look) -> bool:
     """Whether iperf 2 got nothing through to the port of iperf3, whose server closes at once."""
     ports = {connection.remote_port for connection in look.run.connections}
     seconds = max((interval.end for interval in look.flow.intervals), default=0.0)
-    return look.run.tool == "iperf" and IPERF3_PORT in ports and seconds < SHORTEST_TEST
+    is_failed = look.run.tool == "iperf" and look.run.error is not None
+    return is_failed and IPERF3_PORT in ports and seconds < SHORTEST_TEST
 
 
 def other_program(session: Session) -> Optional[Hit]:

@@ -21,6 +21,7 @@ from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.messages import is_refused
 from neuca_tools.selftest.conditions.udp import HEADERS, USUAL_MTU
 from neuca_tools.selftest.evidence import Host, Link, Socket
+from neuca_tools.selftest.evidence.derive import is_of_receiver
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
@@ -231,24 +232,32 @@ THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 def _stalled_hit(look: Look) -> Optional[Hit]:
     """By iperf's figures alone: the first window went out, and nothing after it."""
-    is_paced = look.target and not look.retransmits
-    if any((look.protocol != "tcp", look.is_sampled, is_paced)):
-        return None
-    first, last = _stalled_interval(look.flow)
+    first, last = _stalled_interval(look.flow) if _may_stall(look) else (None, None)
     if first is None or last is None or (look.flow.sent.bytes or first.bytes or 0) > SEND_BUFFER:
         return None
-    version = look.run.ip_version
+    version, is_guess = look.run.ip_version, not _sees_attempts(look)
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
+    end = "arrived" if is_guess else "was delivered, however often retransmitted"
     return Hit(
         1.0,
-        f"{begin}nothing was delivered, however often retransmitted: the path drops full-size"
-        " packets (MTU), or all packets",
+        f"{begin}nothing {end}: the path drops full-size packets (MTU), or all packets",
         (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
         f"{_report_large_packets(version)}; ping -M do -s {USUAL_MTU - HEADERS[version]} tells",
         "sender",
-        confidence="medium",
+        confidence="low" if is_guess else "medium",
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
+
+
+def _may_stall(look: Look) -> bool:
+    """Whether only iperf's figures of TCP are known, and -b is not why it sent so little."""
+    is_paced = bool(look.target) and not look.retransmits
+    return look.protocol == "tcp" and not (look.is_sampled or is_paced)
+
+
+def _sees_attempts(look: Look) -> bool:
+    """Whether it is known that the sender tried: a receiver without its count does not see it."""
+    return look.retransmits is not None or not is_of_receiver(look.phase)
 
 
 def _report_large_packets(version: int) -> str:

@@ -39,7 +39,8 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
         0.89,
         f"{amounts.percent(look.known_loss)} of the segments are lost, at a rate that hardly "
         f"varies, and the window of {amounts.size(look.cwnd or 0)} shows that many are lost "
-        "together: a policer drops what exceeds its rate, or a queue is very short",
+        "together: a policer drops what exceeds its rate, or a queue is very short"
+        f"{'' if look.run.congestion else '; with BBR, any loss looks so (iperf3 -V names it)'}",
         (
             single_fact("retransmits", look.retransmits),
             single_fact("cwnd", look.cwnd),

@@ -101,7 +101,7 @@ def _too_many(
         share, state = 0.9, "overflowed: packets are dropped without an error message"
     return Hit(
         share,
-        f"the neighbour table of the {end} host {state}",
+        f"the neighbor table of the {end} host {state}",
         (evidence,),
         f"likewise for {'net.ipv6' if table == 'arp_cache' else 'net.ipv4'}",
         end,

@@ -93,7 +93,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D13", "backlog drops", "fault", queues.backlog_drops),
     Cause("D14", DROPS, "fault", queues.queue_drops_or_delay),
     Cause("D15", "fragments lost", "fault", udp.lost_fragments),
-    Cause("D16", "neighbour table overflow", "fault", of_session=reach.neighbour_overflow),
+    Cause("D16", "neighbor table overflow", "fault", of_session=reach.neighbour_overflow),
     Cause("D17", "policed", "limit", policer.dropped_in_bursts, policer.policed_path),
     Cause("D18", "path capacity reached", "limit", capacity.capacity_of_path),
     Cause("D19", "random loss", "fault", of_session=datagrams.random_loss),
@@ -121,7 +121,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D42", "connections rejected", "limit", of_session=reach.connection_rate),
     Cause("D43", "duplicate address", "fault", of_session=reach.duplicate_address),
     Cause("D46", "not as planned", "fault", of_session=host.drifted_host),
-    Cause("D47", "iperf could not run", "fault", of_session=messages.unusable_arguments),
+    Cause("D47", "iperf failed", "fault", of_session=messages.unusable_arguments),
 )
 
 
@@ -231,6 +231,10 @@ DOUBTS = {
     frozenset({"D05", "D17"}): (
         "UDP (--only udp --rate): nothing lost up to some rate means a policer, loss at a tenth of "
         "it the path"
+    ),
+    frozenset({"D17", "D18"}): (
+        "the round trip under load (--only latency,loaded): it grows before a shaper, not before a "
+        "policer"
     ),
     frozenset({"D17", "D19"}): (
         "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "

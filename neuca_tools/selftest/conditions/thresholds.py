@@ -214,6 +214,12 @@ def is_read_late(look: Look, waits: float) -> bool:
     return waits >= limit and waits * look.known_rate / 8 >= HALF_FULL * in_flight
 
 
+def has_small_buffer(look: Look) -> bool:
+    """Whether the socket of -w, which a server of iperf3 has too, overflows in one SLICE."""
+    size = look.run.buffer if look.is_unsampled and look.run.tool == "iperf3" else None
+    return bool(size) and (size or 0.0) < (look.flow.sent.rate or 0.0) / 8 * SLICE_SECONDS
+
+
 def upper_median(values: Sequence[float]) -> float:
     """The upper median; 0 of no values."""
     return sorted(values)[len(values) // 2] if values else 0.0

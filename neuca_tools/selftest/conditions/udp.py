@@ -10,7 +10,7 @@ from typing import Optional, Union
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact, smallest_mtu
-from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed
+from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed, has_small_buffer
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
@@ -131,7 +131,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
     if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
-    if look.is_unsampled and is_gentle(look):
+    if look.is_unsampled and is_gentle(look) and not has_small_buffer(look):
         return None
     return _overload_hit(look) if _is_overload(look) else _overflow_hit(look)
 
@@ -140,7 +140,7 @@ def _is_overload(look: Look) -> bool:
     """Whether the loss is clear, at a rate that may be too high for the path or the receiver."""
     lost = look.known_loss * expected_datagrams(look.flow)
     is_clear = look.known_loss >= CLEAR_LOSS and lost >= ENOUGH_LOST
-    return look.is_unsampled and is_clear and not are_many(look)
+    return look.is_unsampled and is_clear and not (are_many(look) or has_small_buffer(look))
 
 
 def _overflow_hit(look: Look) -> Hit:
@@ -152,7 +152,7 @@ def _overflow_hit(look: Look) -> Hit:
         (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence="medium" if are_many(look) else "low",
+        confidence="medium" if are_many(look) or has_small_buffer(look) else "low",
         severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
@@ -330,8 +330,8 @@ def lost_fragments(look: Look) -> Optional[Hit]:
 
 def _vanished_fragments(look: Look, advice: str) -> Optional[Hit]:
     """By iperf's figures alone: some datagrams of the first interval arrived, and none later."""
-    clause = _fragments_clause(look)
-    if look.is_sampled or look.rate != 0 or look.known_loss < SLIGHT_LOSS or not clause:
+    clause = _fragments_clause(look) if look.protocol == "udp" and not look.is_sampled else ""
+    if look.rate != 0 or look.known_loss < SLIGHT_LOSS or not clause:
         return None
     text = f"after the first datagrams none arrived{clause}"
     return Hit(0.9, text, (look.loss_fact,), advice, "sender", confidence="medium")

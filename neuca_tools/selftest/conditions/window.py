@@ -12,6 +12,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import Hit, single_fact
 from neuca_tools.selftest.conditions.figures import (
+    HEAVY_LOSS,
     filled_link_speed,
     is_as_requested,
     is_in_host,
@@ -187,7 +188,8 @@ def _has_constant_flight(look: Look) -> bool:
     if filled_link_speed(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
     flight, window = median(flights), look.cwnd or 0.0
-    if not _may_be_buffer(look, flight):
+    # So much loss makes a window smaller than a buffer, but for BBR's.
+    if not _may_be_buffer(look, flight) or late_loss(look) >= HEAVY_LOSS:
         return False
     if not is_bbr(look):
         return is_flat(known_windows(look.steady)) or flight <= cpu.FILLED_WINDOW * window

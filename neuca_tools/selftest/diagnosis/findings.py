@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.udp import is_losing, offered_rate, share_l
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.run import known_rates, send_buffer
+from neuca_tools.selftest.evidence.run import Interval, known_rates, known_windows, send_buffer
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLING_SHARE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
@@ -201,7 +201,9 @@ def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterat
     worst: dict[str, float] = {}
     for look in looks:
         way = WAYS[look.phase.direction]
-        lost = f"{'datagrams' if look.protocol == 'udp' else 'segments'} {way} were lost"
+        lost = f"datagrams {way} were lost"
+        if look.protocol == "tcp":  # what was sent again may have arrived late, or twice
+            lost = f"segments {way} were retransmitted"
         twice = f"datagrams {way} arrived twice"
         if _is_unexplained(look, findings) and _loses_too_much(look, looks):
             worst[lost] = max(worst.get(lost, 0.0), look.known_loss)
@@ -254,27 +256,44 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
     """How long nothing was transferred."""
     for look in looks:
-        seconds = _longest_pause(look)
-        rates = list(filter(None, known_rates(look.all_intervals)))
-        # What a buffer holds is counted in bursts.
-        is_buffered = bool(rates) and seconds * median(rates) / 8 <= buffered_bytes(look)
-        if seconds < PAUSE_SECONDS or is_buffered or _is_all_in_buffer(look):
-            continue
-        if not _has_finding(findings, look.phase.direction):
-            yield f"for {amounts.time(seconds)} nothing was transferred"
+        groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
+        pauses = (list(group) for is_idle, group in groups if is_idle)
+        pause = max(pauses, key=_seconds_of, default=[])
+        if _seconds_of(pause) >= PAUSE_SECONDS and _is_unexplained_pause(look, pause, findings):
+            yield f"for {amounts.time(_seconds_of(pause))} nothing was transferred"
+
+
+def _is_unexplained_pause(
+    look: Look, pause: Sequence[Interval], findings: Sequence[Finding]
+) -> bool:
+    """Whether no finding says why; of a timeout, no fault, as no limit of a rate causes it."""
+    if _is_timed_out(look, pause):
+        findings = [finding for finding in findings if finding.severity == "fault"]
+    elif _may_be_buffered(look, pause) or _is_all_in_buffer(look):
+        return False
+    return not _has_finding(findings, look.phase.direction)
+
+
+def _seconds_of(intervals: Sequence[Interval]) -> float:
+    return sum(each.seconds for each in intervals)
+
+
+def _is_timed_out(look: Look, pause: Sequence[Interval]) -> bool:
+    """Whether TCP's timer had run out, which no limit does: one segment (RFC 5681, section 3.1)."""
+    windows = known_windows(pause)
+    return bool(windows) and max(windows) < 2 * look.mss * look.streams
+
+
+def _may_be_buffered(look: Look, pause: Sequence[Interval]) -> bool:
+    """Whether data may have moved in a pause: what a buffer holds is counted in bursts."""
+    rates = list(filter(None, known_rates(look.all_intervals)))
+    return bool(rates) and _seconds_of(pause) * median(rates) / 8 <= buffered_bytes(look)
 
 
 def _is_all_in_buffer(look: Look) -> bool:
     """Whether the sender's socket holds all that was counted, with the size that -w gave it."""
     is_sender = look.run.buffer is not None and not look.is_counted_by_receiver
     return is_sender and look.flow.size <= send_buffer(look.run)
-
-
-def _longest_pause(look: Look) -> float:
-    """Seconds."""
-    groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
-    lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
-    return max(lengths, default=0.0)
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:

@@ -39,6 +39,13 @@ def is_server(run: Run) -> bool:
     return any(map(is_server_end, run.connections))
 
 
+def is_of_receiver(phase: Phase) -> bool:
+    """Whether the end that wrote the run receives in this phase, as far as its ports tell."""
+    if phase.run is None or not phase.run.connections:
+        return False
+    return is_server(phase.run) is (phase.direction == "forward")
+
+
 def is_server_end(connection: Connection) -> bool:
     """Whether the local port is the server's: a default one, or the lower of the two.
 

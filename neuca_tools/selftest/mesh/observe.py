@@ -175,22 +175,22 @@ def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
             owners.setdefault(row.own_mac, set()).add(row.client)
         if len(row.macs) == 1 and row.server not in ambiguous:
             owners.setdefault(row.macs[0], set()).add(row.server)
+    segments = _segments_by_host(rows)
     return {
         mac: sorted(names)
         for mac, names in owners.items()
-        if len(names) == 2 and names <= _segment_of(min(names), rows)
+        if len(names) == 2 and names <= segments.get(min(names), set())
     }
 
 
-def _segment_of(name: str, rows: Sequence[Row]) -> set[str]:
-    """This host and those that respond to ARP requests of it or, in turn, of one another."""
-    segment, size = {name}, 0
-    while len(segment) > size:
-        size = len(segment)
-        for row in rows:
-            if row.macs and not segment.isdisjoint((row.client, row.server)):
-                segment.update((row.client, row.server))
-    return segment
+def _segments_by_host(rows: Sequence[Row]) -> dict[str, set[str]]:
+    """With each host those that respond to ARP requests of it or, in turn, of one another."""
+    segments: dict[str, set[str]] = {}
+    for ends in ((row.client, row.server) for row in rows if row.macs):
+        smaller, larger = sorted((segments.setdefault(end, {end}) for end in ends), key=len)
+        larger |= smaller
+        segments.update(dict.fromkeys(smaller, larger))
+    return segments
 
 
 def untested_pairs(

@@ -1,7 +1,7 @@
 """The report of a mesh as one HTML file without scripts or external resources.
 
 Its heat map has a cell for each direction of a pair of hosts, or of groups if there are many hosts:
-eight tests of each of 1,000 hosts colour one cell in 125, and medians between groups show more.
+eight tests of each of 1,000 hosts color one cell in 125, and medians between groups show more.
 """
 
 # SPDX-License-Identifier: MIT
@@ -33,8 +33,8 @@ table.mesh{width:auto;margin:0 auto;font:9px ui-monospace,monospace}
 """
 TITLE = "Mesh self-test"
 MIN_WITHOUT_CELLS = 64  # hosts, or groups: so many have no cells of their own
-# The colours for shares of the reference rate, the lowest first; and from which share on each
-# colour but the first is used.
+# The colors for shares of the reference rate, the lowest first; and from which share on each
+# color but the first is used.
 SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
 STEPS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.97)
 UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
@@ -44,8 +44,8 @@ LEGEND = (
     (FAILED, "no connection, or it failed"),
     (UNTESTED, "not tested"),
 )
-# The colours from bad to good, for a median.
-_COLOURS_IN_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:]]
+# The colors from bad to good, for a median.
+_COLORS_IN_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:]]
 
 
 def mesh_page(result: MeshResult) -> str:
@@ -73,9 +73,7 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     picture = heat_map(result)
     if picture:
         caption = "<figcaption>Rates: rows send, columns receive</figcaption>"
-        shown = [
-            f'<span><i style="background:{colour}"></i>{text}</span>' for colour, text in LEGEND
-        ]
+        shown = [f'<span><i style="background:{color}"></i>{text}</span>' for color, text in LEGEND]
         legend = f"<p class=legend>{''.join(shown)}</p>"
         yield f"<section><figure>{caption}{legend}{picture}</figure></section>"
     yield f"<footer class=quiet>neuca-guest-tools {escape_markup(__version__)}</footer>"
@@ -101,9 +99,9 @@ def _finding_section(finding: MeshFinding) -> Iterator[str]:
 
 
 class Cell(NamedTuple):
-    """One direction of a pair: its colour, what its tooltip says, and the rate in bit/s."""
+    """One direction of a pair: its color, what its tooltip says, and the rate in bit/s."""
 
-    colour: str
+    color: str
     text: str
     rate: Optional[float]
 
@@ -123,12 +121,12 @@ def cells_by_path(result: MeshResult) -> dict[tuple[str, str], Cell]:
         for sender, receiver, rate, mtu in directions:
             words = ", ".join(_tooltip_words(row, rate, mtu))
             is_small = mtu is not None and mtu < largest_mtu
-            colour = _colour_of_rate(row, rate, is_small, result.reference)
-            cell_by_path[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
+            color = _color_of_rate(row, rate, is_small, result.reference)
+            cell_by_path[sender, receiver] = Cell(color, f"{sender} > {receiver}: {words}", rate)
     return cell_by_path
 
 
-def _colour_of_rate(
+def _color_of_rate(
     row: Row, rate: Optional[float], is_small: bool, reference: Optional[float]
 ) -> str:
     if row.error or rate is None or not reference:
@@ -183,10 +181,10 @@ def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> Ce
 
 def _median_cell(path: tuple[str, str], cells: Sequence[Cell]) -> Cell:
     middle = len(cells) // 2
-    colour = sorted((cell.colour for cell in cells), key=_COLOURS_IN_ORDER.index)[middle]
+    color = sorted((cell.color for cell in cells), key=_COLORS_IN_ORDER.index)[middle]
     rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
     pairs = counted(len(cells), "pair")
-    return Cell(colour, f"{' > '.join(path)}: {pairs}, median {amounts.rate(rate)}", rate)
+    return Cell(color, f"{' > '.join(path)}: {pairs}, median {amounts.rate(rate)}", rate)
 
 
 def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> str:
@@ -206,5 +204,5 @@ def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> str:
 def _cell_attributes(sender: str, receiver: str, cell_by_path: Cells) -> str:
     cell = cell_by_path.get((sender, receiver))
     if cell is not None:
-        return f' bgcolor="{cell.colour}" title="{escape_markup(cell.text)}"'
+        return f' bgcolor="{cell.color}" title="{escape_markup(cell.text)}"'
     return "" if sender == receiver else f' bgcolor="{UNTESTED}"'

@@ -36,7 +36,7 @@ _SENT = re.compile(r"Sent (\d{1,18}) datagrams")
 _SENDING = re.compile(r"Sending (\d{1,9}) byte datagrams")
 _PORT = re.compile(r"(?:TCP|UDP) port (\d{1,5})")
 _FAILED = re.compile(
-    r"(?:connect|write\d?|bind|read|recv)(?: to \S{1,80} port \d{1,5})? failed:?"
+    r"(?:connect|write\d?|bind|read|recvn?)(?: to \S{1,80} port \d{1,5})? failed:?"
     r" *\(?([^)\n]{1,200})"
 )
 # 2.0 counts a write that failed as -1 byte, and prints a sum below zero as one of 64 bits.

@@ -274,7 +274,8 @@ def _read_flow(
     """
     parts = mappings(document.get("intervals"))[:MAX_INTERVALS]
     known = (_read_interval(part, suffix, sender) for part in parts)
-    intervals = tuple(filter(None, known))
+    # With an error, iperf3 may print the last one twice.
+    intervals = tuple(dict.fromkeys(filter(None, known)))
     totals = _read_totals(document, suffix, sender)
     sent, received = (without_zeros(total, intervals) for total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)

@@ -277,9 +277,9 @@ footer{margin-top:8px}}
 # A run and its name.
 Runs = Sequence[tuple[str, Evidence]]
 HEADER = ("run", "series", "line", "seconds", "value")
-# Colours in addition to those of one run; with more runs than colours, they repeat.
-COLOURS = ("#8e44ad", "#b03a5b", "#6b8e23", "#8b5a2b")
-OWN_STYLE = "".join(f".s{number}{{color:{colour}}}" for number, colour in enumerate(COLOURS, 4))
+# Colors in addition to those of one run; with more runs than colors, they repeat.
+COLORS = ("#8e44ad", "#b03a5b", "#6b8e23", "#8b5a2b")
+OWN_STYLE = "".join(f".s{number}{{color:{color}}}" for number, color in enumerate(COLORS, 4))
 
 
 def csv_of(runs: Runs) -> str:
@@ -317,7 +317,7 @@ def overlay_figure(runs: Runs) -> str:
         for panel in panels:
             for line in panel.lines:
                 title = f"{panel.title}, {line.name}"
-                own = line._replace(name=name, colour=number % (4 + len(COLOURS)))
+                own = line._replace(name=name, color=number % (4 + len(COLORS)))
                 others = panel_by_title.get(title, panel._replace(lines=[])).lines
                 panel_by_title[title] = panel._replace(title=title, lines=[*others, own])
     return svg_figure(list(panel_by_title.values()), longest)

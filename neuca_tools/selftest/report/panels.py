@@ -1,6 +1,6 @@
 """Panels over one time axis, one below the other, as an SVG: the tests are bands behind them.
 
-Colours are CSS classes of the page, so that they follow its light or dark scheme.
+Colors are CSS classes of the page, so that they follow its light or dark scheme.
 """
 
 # SPDX-License-Identifier: MIT
@@ -34,10 +34,10 @@ class Band(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a panel, in parts that are not joined; `colour` is the number of a CSS class."""
+    """One line of a panel, in parts that are not joined; `color` is the number of a CSS class."""
 
     name: str
-    colour: int
+    color: int
     parts: Sequence[Points]
 
 
@@ -119,7 +119,7 @@ def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
     for line in panel.lines:
         for part in filter(None, line.parts):
             path = [(scale.x(x), _y_of_value(y, rows[-1], top)) for x, y in part]
-            yield _curve_shape(line.colour, path)
+            yield _curve_shape(line.color, path)
 
 
 def _y_of_value(value: float, highest: float, top: int) -> float:
@@ -131,17 +131,17 @@ def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     lines = [line for line in panel.lines if any(line.parts)]
     x = WIDTH - RIGHT - sum(len(line.name) * CHARACTER + 32 for line in lines)
     for line in lines:
-        yield svg_rectangle(f"s{line.colour}", (x + 16, y - 9), (12, 10))
+        yield svg_rectangle(f"s{line.color}", (x + 16, y - 9), (12, 10))
         yield svg_label("label", (x + 32, y), line.name, "start")
         x += len(line.name) * CHARACTER + 32
 
 
-def _curve_shape(colour: int, path: Points) -> str:
+def _curve_shape(color: int, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
-        return f'<circle class="s{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+        return f'<circle class="s{color}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
-    return f'<polyline class="line s{colour}" points="{points}"/>'
+    return f'<polyline class="line s{color}" points="{points}"/>'
 
 
 def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ from neuca_tools.selftest.report.text import name_with_arrow
 
 CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
 TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")
-# The lines of the directions, with the numbers of their colours, and those of the ends.
+# The lines of the directions, with the numbers of their colors, and those of the ends.
 WAYS = {"forward": (0, "to the peer"), "reverse": (1, "from the peer")}
 ENDS = ("this host", "the peer")
 WINDOWS = {"cwnd": "congestion window", "snd_wnd": "receiver's window", "in_flight": "in flight"}
