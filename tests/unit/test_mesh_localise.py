@@ -314,7 +314,7 @@ def test_two_bad_pairs_of_one_host_are_both_retested_in_each_round():
     first, second = {"n3", "n8"}, {"n3", "n9"}
     rows = rows_of(plan, lambda *way: 5e8 if set(way) in (first, second) else 1e9)
     pairs = again(plan, rows)
-    assert (pairs.count(first), pairs.count(second)) == (2, 2)
+    assert (pairs.count(first), pairs.count(second)) == (4, 4)
 
 
 def test_a_host_is_retested_if_two_answered_for_its_address_in_one_test():
@@ -674,6 +674,29 @@ def test_no_connection_in_one_direction_is_not_called_slow():
     (finding,) = found.findings
     assert (finding.kind, finding.state) == ("bad-pair", CONFIRMED)
     assert finding.text == f"no connection from {one} to {two}"
+
+
+@pytest.mark.parametrize("count", [4, 64])
+def test_a_pair_that_is_bad_in_one_direction_is_named_with_it(count):
+    plan, way = mesh_of(count), ("n1", "n3")
+    slow = confirmed(plan, lambda of: rows_of(of, lambda *path: 5e8 if path == way else 1e9))
+    lossy = confirmed(plan, lambda of: numbers_of(of, loss=lambda *path: 0.05 * (path == way)))
+    assert [
+        (found.kind, found.subject, found.direction, found.path, found.state)
+        for found in (*slow.findings, *lossy.findings)
+    ] == [(kind, "n1 to n3", "out", way, CONFIRMED) for kind in ("asymmetric-route", "loss")]
+
+
+def test_a_pair_of_which_a_test_has_one_result_is_found_among_64_hosts():
+    plan, pair = mesh_of(64), {"n1", "n3"}
+    dead = confirmed(plan, lambda of: failing(of, lambda *names: set(names) == pair))
+    far = confirmed(
+        plan, lambda of: numbers_of(of, rtt=lambda *way: 0.05 if set(way) == pair else 1e-4)
+    )
+    assert [
+        (found.kind, found.subject, found.state, found.equivalent)
+        for found in (*dead.findings, *far.findings)
+    ] == [(kind, "n1 and n3", CONFIRMED, ()) for kind in ("bad-pair", "delay")]
 
 
 @pytest.mark.parametrize("groups", [1, 3])

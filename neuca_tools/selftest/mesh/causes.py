@@ -36,6 +36,7 @@ _ENTITIES = {
     kinds.ONE_WAY: ("group {0} to group {1}", "out", ASYMMETRIC),
     kinds.BETWEEN: ("group {0} and group {1}", "both", GROUP_BOUNDARY),
     kinds.PAIR: ("{0} and {1}", "both", BAD_PAIR),
+    kinds.PATH: ("{0} to {1}", "out", ASYMMETRIC),
 }
 # The kinds of findings, in words.
 TEXTS = {

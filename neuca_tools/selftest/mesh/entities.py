@@ -15,8 +15,9 @@ HOST_OUT, HOST_IN, HOST = "host-out", "host-in", "host"
 HOSTS = (HOST_OUT, HOST_IN, HOST)
 GROUP_OUT, GROUP_IN, UPLINK = "group-out", "group-in", "group-uplink"
 GROUP, INSIDE = "group", "group-inside"
-# Between two groups, one way or both, and between two hosts.
-ONE_WAY, BETWEEN, PAIR = "groups-one-way", "groups", "pair"
+# Between two groups, one way or both, and between two hosts, both ways or one.
+ONE_WAY, BETWEEN = "groups-one-way", "groups"
+PAIR, PATH = PAIRS = "pair", "path"
 
 
 class Entity(NamedTuple):
@@ -52,7 +53,7 @@ def pair_of(host: str, other: str) -> Entity:
 
 
 def entities_on_path(sender: Endpoint, receiver: Endpoint) -> Sequence[Entity]:
-    """Every entity but the pair on the path of a test from `sender` to `receiver`."""
+    """Every entity but those of PAIRS on the path of a test from `sender` to `receiver`."""
     out, into = (sender.host,), (receiver.host,)
     hosts = (Entity(HOST_OUT, out), Entity(HOST_IN, into), Entity(HOST, out), Entity(HOST, into))
     return (*hosts, *_groups_on_path(sender.group, receiver.group))
@@ -79,6 +80,8 @@ def is_on_path(entity: Entity, sender: Endpoint, receiver: Endpoint) -> bool:
     """Whether this entity is on the path of a test from `sender` to `receiver`."""
     if entity.kind == PAIR:
         return entity == pair_of(sender.host, receiver.host)
+    if entity.kind == PATH:
+        return entity.names == (sender.host, receiver.host)
     return entity in entities_on_path(sender, receiver)
 
 
@@ -96,8 +99,8 @@ class Size(NamedTuple):
 
 def count_of(kind: str, size: Size) -> int:
     """How many entities of this kind there are; the more, the more evidence each needs."""
-    if kind == PAIR:
-        return max(1, size.pairs)
+    if kind in PAIRS:
+        return max(1, size.pairs) * (1 if kind == PAIR else 2)
     if kind in (ONE_WAY, BETWEEN):
         return max(1, size.groups * (size.groups - 1))
     if kind in HOSTS:

@@ -84,12 +84,13 @@ class Tally:
                 yield entity, number, good[entity]
 
     def _pairs(self) -> tuple[Counter[Entity], Counter[Entity]]:
-        """How many tests of each pair are bad, and good."""
+        """How many tests of each pair, and of each of its directions, are bad, and good."""
         bad, good = Counter[Entity](), Counter[Entity]()
         for way in self._ways:
-            pair = entities.pair_of(way.sender.host, way.receiver.host)
-            bad[pair] += len(way.bad)
-            good[pair] += len(way.good)
+            hosts = (way.sender.host, way.receiver.host)
+            for entity in (entities.pair_of(*hosts), Entity(entities.PATH, hosts)):
+                bad[entity] += len(way.bad)
+                good[entity] += len(way.good)
         return bad, good
 
     def drop(self, entity: Entity) -> None:
@@ -113,8 +114,9 @@ class Tally:
         return sum(way.is_bad for way in self._ways) / max(1, len(self._ways))
 
     def pairs_without_good_test(self) -> list[Entity]:
-        bad, good = self._pairs()
-        return sorted(pair for pair, number in bad.items() if number and not good[pair])
+        """The pairs without a good test in a direction that has bad ones."""
+        ways = (way for way in self._ways if way.bad and not way.good)
+        return sorted({entities.pair_of(way.sender.host, way.receiver.host) for way in ways})
 
 
 class Suspect(NamedTuple):
@@ -175,6 +177,8 @@ def _scored_entities(tally: Tally, symptom: str, chance: float, size: Size) -> l
     for entity, bad, good in tally.counts():
         if symptom in TIME_SYMPTOMS and entity.kind not in (*entities.HOSTS, entities.PAIR):
             continue
+        if symptom in (observe.IDENTITY, observe.REACH) and entity.kind == entities.PATH:
+            continue  # they are those of a connection, which needs both directions
         score, fault = max(
             (likelihood_ratio(bad, good, fault, chance), fault) for fault in FAULT_PROBABILITIES
         )

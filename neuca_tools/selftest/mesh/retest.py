@@ -1,4 +1,4 @@
-"""Which pairs to test again: suspects with cleared hosts, in two more rounds.
+"""Which pairs to test again: suspects with cleared hosts, and bad pairs twice, in two more rounds.
 
 Pairs without a result are tested again in the first of these.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, combinations, cycle, product
+from itertools import chain, combinations, cycle, permutations, product
 
-from neuca_tools.selftest.mesh.entities import HOST, HOST_OUT, HOSTS, INSIDE, PAIR, Entity, pair_of
+from neuca_tools.selftest.mesh.entities import HOST, HOST_OUT, HOSTS, INSIDE, PAIRS, Entity, pair_of
 from neuca_tools.selftest.mesh.localise import Suspicions
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity
 from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observe_tests, untested_pairs
@@ -22,7 +22,7 @@ ROUNDS = 2  # of tests of what is suspected
 # Tests of a suspected group in each round.
 TESTS_OF_A_GROUP = 4
 # The most tests of a host in a round as part of pairs that are suspected or have no result.
-TESTS_OF_A_HOST = 2
+TESTS_OF_A_HOST = 4
 # The largest share of bad results with which a host is cleared.
 LARGEST_BAD_SHARE = 0.25
 
@@ -82,10 +82,9 @@ class _Retests:
                 # Only a client knows its own NIC, and whether it can connect.
                 return self._first(((name, partner) for partner in partners), 1)
             return self._first(((partner, name) for partner in partners), 1)
-        if entity.kind == PAIR:
-            host, other = entity.names
-            way = self._failed_way.get(entity, [(other, host), (host, other)][turn % 2])
-            return self._first([way], 1, TESTS_OF_A_HOST)
+        if entity.kind in PAIRS:
+            ways = [self._failed_way.get(entity, way) for way in permutations(entity.names)]
+            return self._first(ways, 2, TESTS_OF_A_HOST)
         return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
 
     def _cleared_partners(self, name: str, turn: int) -> list[str]:

@@ -299,7 +299,7 @@ def _disjoint_paths(
         if used_hosts.isdisjoint(path):
             used_hosts.update(path)
             disjoint.append(path)
-    is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
+    is_shared = entity.kind not in (*kinds.HOSTS, *kinds.PAIRS)
     return tuple(disjoint[: MAX_PATHS_OF_GROUPS if is_shared else 1])
 
 
