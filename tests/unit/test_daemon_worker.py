@@ -111,6 +111,11 @@ def test_a_full_run_directory_has_what_failed_left_alone(daemon, monkeypatch):
     assert [job.left_out for job in jobs] == [left_out]
 
 
+def test_the_time_that_the_sources_took_is_known(daemon):
+    read = worker_module._Reader(Job(daemon.config._replace(sources=("none",)), fetch=True))
+    assert (read().stored.text, 0 < read.seconds < 60) == ("", True)
+
+
 def test_no_child_is_made_for_an_event_during_a_job(daemon):
     daemon._begin(Job(daemon.config))
     busy = daemon._worker

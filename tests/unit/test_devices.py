@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 from itertools import chain
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from worlds import key
 
 from neuca_tools.apply import device_io
+from neuca_tools.backends import ethtool
 from neuca_tools.desired.device_settings import DeviceResolver, is_same, restorable_values, to_do
 from neuca_tools.documents.neuca.link_settings import SETTINGS, Through, groups_through
 from neuca_tools.model.device_settings import Declined, DeviceSettings
@@ -206,3 +209,33 @@ def test_a_shortage_of_descriptors_is_no_device_without_settings(monkeypatch):
     assert device_io._ethtool_settings(1, ()) == DeviceSettings()
     with pytest.raises(OSError, match="Too many open files"):
         device_io._ethtool_settings(1, ["pause"])
+
+
+HEADERS = sorted(Path("/usr/include/linux").glob("ethtool_netlink*.h"))
+
+
+@pytest.mark.skipif(not HEADERS, reason="the kernel's headers are not installed")
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        ("rings", "RX/RX_MAX TX/TX_MAX"),
+        ("channels", "RX_COUNT/RX_MAX TX_COUNT/TX_MAX COMBINED_COUNT/COMBINED_MAX"),
+        (
+            "coalesce",
+            "RX_USECS RX_MAX_FRAMES TX_USECS TX_MAX_FRAMES USE_ADAPTIVE_RX USE_ADAPTIVE_TX",
+        ),
+        ("pause", "AUTONEG RX TX"),
+    ],
+)
+def test_a_group_has_the_numbers_of_the_kernels_headers(group, names):
+    text = re.sub(r"(?s)/\*.*?\*/", "", "".join(header.read_text() for header in HEADERS))
+    numbers = {}
+    for values in re.findall(r"(?s)enum \w*\s*\{(.*?)\}", text):
+        numbers.update((name, n) for n, name in enumerate(re.findall(r"(?m)^\s*(\w+),", values)))
+    expected = []
+    for name in names.split():
+        value, _, maximum = (f"ETHTOOL_A_{group.upper()}_{word}" for word in name.partition("/"))
+        is_switch = group == "pause" or name.startswith("USE_")
+        expected.append((numbers[value], numbers.get(maximum, 0), is_switch))
+    assert ethtool.GROUPS[group].get == numbers[f"ETHTOOL_MSG_{group.upper()}_GET"]
+    assert list(map(tuple, ethtool.GROUPS[group].fields.values())) == expected

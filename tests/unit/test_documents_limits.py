@@ -7,6 +7,13 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.documents import parse
+from neuca_tools.documents.neuca import (
+    link_kinds,
+    link_settings,
+    route_lines,
+    rule_sections,
+    values,
+)
 
 
 def address(number):
@@ -69,3 +76,58 @@ def test_a_value_that_lists_too_much_is_ignored(name):
     limit, text = LISTS[name]
     assert [fault.text for fault in parse(text(limit)).faults] == []
     assert len(parse(text(limit + 1)).faults) == 1
+
+
+INT_MAX = 2**31 - 1
+# The least and the greatest number of each option of a virtual link.
+OPTION_BOUNDS = {
+    "bond": {
+        **dict.fromkeys(("miimon", "updelay", "downdelay", "arp-interval"), (0, INT_MAX)),
+        **dict.fromkeys(("min-links", "packets-per-slave"), (0, 65535)),
+        **dict.fromkeys(("num-grat-arp", "resend-igmp"), (0, 255)),
+        "lp-interval": (1, INT_MAX),
+    },
+    "bridge": {
+        "forward-delay": (0, 30),
+        "hello-time": (1, 10),
+        "max-age": (6, 40),
+        "ageing-time": (0, 1000000),
+        "priority": (0, 65535),
+    },
+    "vxlan": {"id": (1, 16777215), "port": (1024, 65535)},
+}
+BOUNDS = {
+    "mtu": (values.mtu, 68, 65535),
+    "txqueuelen": (values.txqueuelen, 1, 1000000),
+    "VLAN ID": (values.vlan_id, 1, 4094),
+    "metric": (route_lines.metric, 0, 2**32 - 1),
+    "advmss": (route_lines.advmss, 8, 65495),
+    "type-of-service": (route_lines.type_of_service, 0, 255),
+    "priority": (rule_sections.READERS["priority"], 1, 32765),
+    **{
+        f"{group} {name}": (lambda text, read=read, name=name: read(name, text), *bounds)
+        for group, bounds, readers in (
+            ("channels", (1, 8192), link_settings._CHANNELS),
+            ("rings", (1, 2**20), link_settings._RINGS),
+            ("coalesce", (0, 1000000), link_settings._COALESCE),
+        )
+        for name, read in readers.items()
+        if not name.startswith("adaptive")
+    },
+    **{
+        f"{kind} {name}": (link_kinds.OPTIONS[kind][name].read, *bounds)
+        for kind, options in OPTION_BOUNDS.items()
+        for name, bounds in options.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_number_is_read_within_its_bounds_only(name):
+    read, least, greatest = BOUNDS[name]
+    assert [int(read(str(number))) for number in (least, greatest)] == [least, greatest]
+    for number in (least - 1, greatest + 1):
+        with pytest.raises(
+            values.UnusableError, match=f"is not a number from {least} to {greatest}$"
+        ):
+            read(str(number))

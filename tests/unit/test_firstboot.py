@@ -15,7 +15,9 @@ from worlds import key, mac
 from neuca_tools.agent import first_boot
 from neuca_tools.agent.drives import read_volume
 from neuca_tools.backends import hostid, kernel_state
+from neuca_tools.commands import trial
 from neuca_tools.config import Config
+from neuca_tools.errors import NeucaError
 from neuca_tools.guest import version1
 from neuca_tools.model import NicRecord, OriginalValues, OwnedObjects, Record, machine
 from neuca_tools.model.rows import Script, StoredDocument
@@ -197,6 +199,13 @@ def test_before_any_document_hardware_and_nics_decide(config):
     assert first_boot.set_aside_foreign_state(config) is here
     assert (load_record(config.state_directory).nics == {}) is here
     assert first_boot.set_aside_foreign_state(config) is False
+
+
+def test_a_trial_too_is_made_without_the_state_of_another_machine(config, tmp_path):
+    here = bool(kernel_state.present_macs()) and bool(hostid.read_machine().machine_id)
+    with pytest.raises(NeucaError, match="no user-data from any source"):
+        trial.apply_on_trial(config, f"file:{tmp_path}/none", 60, color=False)
+    assert (load_record(config.state_directory).nics == {}) is here
 
 
 def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):

@@ -159,6 +159,17 @@ def test_nothing_is_mounted_over_the_system(place):
     )
 
 
+@pytest.mark.parametrize(
+    "place",
+    "/bin /boot /dev /lib /lib32 /lib64 /libx32 /proc /root /run /sbin /sys /usr /var/lib/neuca"
+    " /var/lib/rpm /var/lib/systemd /var/log".split(),
+)
+def test_nothing_is_mounted_over_the_system_where_it_is_not_merged_into_usr(place, monkeypatch):
+    monkeypatch.setattr(blockdev, "real_path", str)
+    with pytest.raises(blockdev.RefusedError):
+        blockdev.check_mount_point(place)
+
+
 @pytest.mark.parametrize("place", ["/mnt/one", "/srv", "/home", "/opt/x", "/var/lib/postgresql"])
 def test_something_may_be_mounted_elsewhere(place):
     blockdev.check_mount_point(place)

@@ -12,7 +12,7 @@ from worlds import Agent, key, mac, machine, nic, texts, vlan, world
 
 from neuca_tools.apply.result import Result
 from neuca_tools.model import Hop, Link, NetworkState, OwnedObjects, Virtual
-from neuca_tools.plan.operation import Phase
+from neuca_tools.plan.operation import Operation, Phase
 from neuca_tools.plan.plan import in_scope, plan_operations
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
@@ -701,3 +701,21 @@ def test_a_vlan_that_is_renamed_goes_down_with_its_nic():
     assert [failure.text for failure in result.failures] == []
     assert (kernel.named("eth2").up, kernel.named("data").up) == (False, False)
     assert not agent.plan()
+
+
+def kinds_of(operation):
+    yield from [operation] if hasattr(operation, "kind") else []
+    for kind in operation.__subclasses__():
+        yield from kinds_of(kind)
+
+
+def test_which_operations_only_remove_and_which_do_not_fail_their_nic():
+    """Such as a rule without which the NIC still is as requested."""
+    kinds = list(kinds_of(Operation))
+    assert {kind.kind for kind in kinds if kind.is_removal} == {
+        *("delete-address", "delete-link", "delete-route", "delete-rule", "stop-dhcp")
+    }
+    assert {kind.kind for kind in kinds if kind.spares_others is True} == {
+        *("activate", "unmanage", "write-sysctl", "set-device", "start-dhcp", "stop-dhcp"),
+        *("restore-route", "add-rule", "delete-rule"),
+    }

@@ -1,27 +1,46 @@
-"""The times and limits that the manual pages and the units state are those of the product."""
+"""The times, limits and words that the manual pages and the units state are those of the product."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from neuca_tools.agent import backoff, daemon, image_clean, worker
 from neuca_tools.agent.boot_names import UDEV_SETTLE_SECONDS
 from neuca_tools.apply import host, transaction
-from neuca_tools.backends import bus
-from neuca_tools.commands import look
+from neuca_tools.backends import bus, kinds
+from neuca_tools.commands import check, data, look
 from neuca_tools.config import files as config_files
-from neuca_tools.desired import dhcp, first_nic, management, policy_routing
-from neuca_tools.documents import envelope
-from neuca_tools.documents.neuca import ini, ini_document, link_settings, links
-from neuca_tools.documents.platform import tree
-from neuca_tools.guest import run, supervisor
-from neuca_tools.model import provenance
-from neuca_tools.sources import race
+from neuca_tools.config import options
+from neuca_tools.desired import coverage, dhcp, dhcp_requests, first_nic, management, policy_routing
+from neuca_tools.documents import envelope, privacy, stacking
+from neuca_tools.documents.neuca import (
+    filesystems,
+    ini,
+    ini_document,
+    link_kinds,
+    link_settings,
+    links,
+    rule_sections,
+)
+from neuca_tools.documents.platform import automatic, dns, tree
+from neuca_tools.guest import base, blockdev, outcome, run, supervisor
+from neuca_tools.model import provenance, rows
+from neuca_tools.selftest.conditions import table
+from neuca_tools.selftest.diagnosis import diagnose, findings
+from neuca_tools.selftest.evidence import responsiveness
+from neuca_tools.selftest.measure import live
+from neuca_tools.selftest.measure.iperf import phases, plans
+from neuca_tools.selftest.report import page as report_page
+from neuca_tools.selftest.report import record
+from neuca_tools.sources import _AUTO, _LOCAL, race
+from neuca_tools.status import judge, render
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -69,6 +88,34 @@ UNITS = [
     ("neuca-guest.service", "RestartSec", run.RETRY_SECONDS),
     ("neuca-guest-tools.service", "TimeoutStopSec", image_clean.STOP_SECONDS),
 ]
+# Tables of the product whose words a page lists.
+WORDS = {
+    "neuca.1": (data.SECTIONS, privacy.SECTIONS, _AUTO, _LOCAL),
+    "neuca-config.5": (options._TRUE, options._FALSE, options._LEVELS, options.OBSOLETE,
+                       options.PROTECTIVE, options.SECTIONS, base.FEATURES),
+    "neuca-user-data.5": (blockdev.SHARED, [*filesystems.KNOWN], kinds._TIMES, kinds.PORT, links._APART,
+                          link_kinds._ARP_MODES, link_kinds.MODES_BY_OPTION, link_kinds.MACVLAN_MODES,
+                          link_kinds.DEFAULTS, link_kinds._NEEDED, [*link_kinds.OPTIONS], link_settings._QDISCS,
+                          link_settings._PRIVATE_DOMAINS, link_settings.WAKE_ON_LAN, rule_sections.READERS,
+                          coverage.PRIVATE, stacking.SINGLE),
+    "neuca-platform-data.5": (automatic.KEYS, automatic._BESIDE, dns.KEYS, dhcp_requests._UNUSED, check.TITLES),
+    "neuca-status.7": (get_args(rows.ProblemCode), judge.EXIT_CODES, render.COLOR_BY_STATE,
+                       outcome._WORST_FIRST, base.STATES),
+    "neuca-selftest.1": (table.CAUSES, table.EXPLANATIONS, table.DOUBTS, table.OUTCOMES, table.UNFINISHED,
+                         [*table.SOURCES], diagnose.OF_SEVERAL_PHASES, findings.SAID_BY, phases.STEPS_WITH_HELPER,
+                         phases.STEPS_WITH_UDP, phases.STEPS_IN_ANY_CASE, plans.SLOW, live.SECONDS,
+                         responsiveness.GRADES, record.FINDING_FIELDS, record.COLUMNS, report_page.HEADER),
+}  # fmt: skip
+
+
+def words_of(value):
+    """The words in a table, wherever they are in it; not the texts and patterns."""
+    if isinstance(value, Mapping):
+        return {word for pair in value.items() for word in words_of(pair)}
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return {word for part in value for word in words_of(part)}
+    is_number = value is None or isinstance(value, (int, float))
+    return {str(value)} if not is_number and re.fullmatch(r"[\w./:-]+", str(value)) else set()
 
 
 def page(name):
@@ -94,3 +141,12 @@ def test_a_number_in_words_is_that_of_the_product(name, text, value, number):
 def test_a_time_of_a_unit_is_that_of_the_product(unit, setting, value):
     lines = (ROOT / "systemd" / unit).read_text().splitlines()
     assert f"{setting}={value:g}" in lines
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_the_words_of_a_table_are_in_the_manual_page(name):
+    text = re.sub(r"\\f[A-Z]", "", page(name)).replace("\\-", "-")
+    printed = {word.rstrip(".:") for word in re.findall(r"[\w./:-]+", text)}
+    for words in map(words_of, WORDS[name]):
+        assert len(words) > 1
+        assert words <= printed

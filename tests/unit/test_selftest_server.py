@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -33,9 +34,10 @@ from neuca_tools.selftest.measure.helper.handshake import (
     MAX_PER_NETWORK,
     network_of,
 )
-from neuca_tools.selftest.measure.helper.serving import ServerSession
-from neuca_tools.selftest.measure.host import facts, kernel
+from neuca_tools.selftest.measure.helper.serving import RefusedError, ServerSession
+from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.iperf import command
+from neuca_tools.selftest.measure.program import Program
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"a secret that both sides share"
@@ -293,6 +295,36 @@ def test_an_address_of_several_devices_is_planned_where_packets_leave(
         assert session._describe_host({})["host"].get("planned") == planned
     finally:
         session.close()
+
+
+@pytest.fixture
+def session():
+    made = ServerSession(SimpleNamespace(), ip_address(HOST), 45678, False, ip_address(HOST))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        (0, "a test takes up to 3600 s, after hello"),
+        (3600, "the server is busy: another program listens on port 45678 there"),
+        (3600.5, "a test takes up to 3600 s, after hello"),
+    ],
+)
+def test_a_test_is_refused_for_its_length_or_for_another_program(
+    seconds, reason, session, monkeypatch
+):
+    monkeypatch.setattr(tcp_info, "is_listening", lambda *_: True)
+    with pytest.raises(RefusedError) as caught:
+        session._begin_test({"seconds": seconds})
+    assert str(caught.value) == reason
+
+
+def test_iperf3_is_ended_with_sigterm_when_its_client_is_gone(session):
+    session._program = program = Program(["sleep", "60"])
+    session.close()
+    assert program._process.returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from test_status import TWO, small
 
 from neuca_tools.apply.host import log_result
 from neuca_tools.backends.systemd import JournalEntry
+from neuca_tools.commands import analyze
 from neuca_tools.commands.analyze import (
     PASS,
     STARTED,
@@ -56,6 +57,15 @@ def test_the_timeline_of_a_boot():
         "5.000 s  0.250 s  neuca-guest-tools.service  pass: 7 changed, 0 failed",
         "6.000 s  -        neuca-guest.service        failed",
     ]
+
+
+def test_the_timeline_fits_the_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(analyze, "journal_entries", lambda _: BOOT)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["analyze"]) == 0
+    text = capsys.readouterr().out
+    assert text == timeline_text(to_json(timeline_of_boot(BOOT)), 60) + "\n"
+    assert max(map(len, text.splitlines())) <= 60
 
 
 def test_a_pass_with_strange_fields_is_listed_all_the_same():
