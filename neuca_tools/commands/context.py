@@ -84,11 +84,11 @@ def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpe
 def read_document(config: Config, source: Optional[str]) -> Intake:
     """The document of the sources, which only root may query, or of the last pass.
 
-    Everyone may read a file.
+    Everyone may name a file. A configured one may be readable for root only.
     Raises UsageError, and DocumentError and NeucaError if `source` yields no usable document.
     """
     asked = source_specs(config, source)
-    if is_root() or all(spec.kind == "file" for spec in asked):
+    if is_root() or (source and asked[0].kind == "file"):
         # The daemon loads this module, and has no module of a pass: 2 MiB.
         from neuca_tools.agent.metadata_access import read_surroundings
 

@@ -180,16 +180,32 @@ def test_a_guest_without_a_public_address_has_none(lab):
 # --- without root ---
 
 
-def test_without_root_one_can_look_and_the_network_is_not_asked(served):
+def _nobody(lab):
+    """The words before a command of a user who can reach the files of the agent."""
     if os.geteuid():
         pytest.skip("these tests do not run as root, and have no other user to become")
     nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-    if served.run(*nobody, sys.executable, "-c", "", check=False).code:
+    if lab.run(*nobody, sys.executable, "-c", "", check=False).code:
         pytest.skip("only root can reach this interpreter")
-    for path in (served.folder, *served.folder.parents):
+    for path in (lab.folder, *lab.folder.parents):
         if path.stat().st_uid == 0 and path.name and not path.stat().st_mode & 0o001:
             path.chmod(path.stat().st_mode | 0o011)
-    served.let_others_read_the_code()
+    lab.let_others_read_the_code()
+    return nobody
+
+
+def test_without_root_a_document_that_only_root_can_read_is_not_taken_for_none(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n").code == 0
+    lab.document_file.chmod(0o600)
+    lab.ip("address del 172.16.0.1/24 dev dp1")
+    plan = lab.neuca("plan", prefix=_nobody(lab))
+    assert (plan.out, plan.err) == ("add the address 172.16.0.1/24 to dp1\n", "")
+    assert lab.once().code == 0
+
+
+def test_without_root_one_can_look_and_the_network_is_not_asked(served):
+    nobody = _nobody(served)
     asked = served.metadata.seen()
     status = served.neuca("status", "--json", prefix=nobody)
     assert (status.code, status.err) == (0, "")
