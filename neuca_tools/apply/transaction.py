@@ -171,7 +171,7 @@ class Transaction:
         # Also requested addresses that will expire, which count as absent for a plan.
         addresses = world.addresses
         links = {
-            key: replace(link, addresses=addresses.get(link.index, ()))
+            key: link._replace(addresses=addresses.get(link.index, ()))
             for key, link in observed.links.items()
         }
         for key, link in (interrupted.links if interrupted else {}).items():

@@ -83,7 +83,7 @@ class _Retests:
                 return self._first(((name, partner) for partner in partners), 1)
             return self._first(((partner, name) for partner in partners), 1)
         if entity.kind in PAIRS:
-            ways = [self._failed_way.get(entity, way) for way in permutations(entity.names)]
+            ways = [self._failed_way.get(entity, way) for way in permutations(entity.names, 2)]
             return self._first(ways, 2, TESTS_OF_A_HOST)
         return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
 
