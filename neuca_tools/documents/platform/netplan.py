@@ -113,11 +113,7 @@ def read(root: Part) -> PlatformDocument:
 def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
     drafts = LinkDrafts()
-    uppers = {
-        name: Upper(link, kind, key)
-        for section, (kind, key) in _UPPERS.items()
-        for name, link in top.named(section, _BESIDES)
-    }
+    uppers = _upper_links(top)
     own = {kind: _own_links(top, kind, taken) for kind in _KINDS}
     for name, link in own["ethernets"].items():
         drafts.add(name, _nic_draft(name, link))
@@ -151,6 +147,14 @@ def _name_lower_devices(
     for name, upper in uppers.items():
         if name in drafts or (name not in taken and upper.key == "link"):
             drafts.add_named_nics(upper.part, upper.key)
+
+
+def _upper_links(top: Part) -> dict[str, Upper]:
+    return {
+        name: Upper(link, kind, key)
+        for section, (kind, key) in _UPPERS.items()
+        for name, link in top.named(section, _BESIDES)
+    }
 
 
 def _left_to_others(top: Part) -> set[str]:

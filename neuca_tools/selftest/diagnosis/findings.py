@@ -68,7 +68,7 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for finding in findings:
-        is_kept = worse and finding.phase == ALONE and finding.severity != "info"
+        is_kept = worse and _is_of_one_direction(finding)
         key = (finding.id, finding.title, finding.direction if is_kept else None)
         if finding.severity != "info":
             ways.setdefault(key[:2], set()).add(finding.direction)
@@ -79,6 +79,11 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
             yield finding
         elif (name, title) not in kept:  # of several streams: each direction alone has it
             yield _in_both(finding, ways.get((name, title), ()))
+
+
+def _is_of_one_direction(finding: Finding) -> bool:
+    """Whether it limits a direction that was tested alone."""
+    return finding.phase == ALONE and finding.severity != "info"
 
 
 def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
