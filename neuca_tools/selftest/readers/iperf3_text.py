@@ -215,7 +215,7 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
-    counted = [each for each in intervals if each.lost is not None and not each.omitted]
+    counted = _received_intervals(intervals)
     seconds = sum(interval.seconds for interval in counted)
     if not seconds:
         return both, gather.received_total(both, both.lost, both.datagrams)
@@ -223,6 +223,11 @@ def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Tota
     if (both.rate or 0.0) <= SIZE_TOLERANCE * rate:
         return Total(), both
     return both, replace(both, rate=rate, bytes=rate * (both.seconds or 0.0) / 8)
+
+
+def _received_intervals(intervals: Sequence[Interval]) -> list[Interval]:
+    """Those of a receiver, which say what arrived; its totals do, too."""
+    return [each for each in intervals if each.lost is not None and not each.omitted]
 
 
 def _is_summary(row: Row) -> bool:
