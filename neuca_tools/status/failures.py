@@ -21,7 +21,7 @@ def apply_failures(failed: Sequence[Problem], left: Plan) -> tuple[list[Problem]
     operations = _failed_operations(failed, left)
     serious = [problem for problem in failed if not _spares_others(problem, operations)]
     groups = {operation.failing_domains for operation in left}
-    lost = joined_domains({problem.link.mac for problem in serious if problem.link}, groups)
+    lost = joined_domains(_macs(serious), groups)
     tried = {*operations.values()}
     missing = {creation.on.key for creation in of_kind(tried, CreateLink)}
     without_failure = tuple(
@@ -32,6 +32,10 @@ def apply_failures(failed: Sequence[Problem], left: Plan) -> tuple[list[Problem]
         and operation.needed.isdisjoint(missing)
     )
     return _rolled_back(serious, left, groups), without_failure
+
+
+def _macs(problems: Iterable[Problem]) -> set[str]:
+    return {problem.link.mac for problem in problems if problem.link}
 
 
 def _failed_operations(failed: Iterable[Problem], left: Plan) -> Mapping[Problem, Operation]:
