@@ -131,7 +131,7 @@ def judge_host(
         "last_pass": _last_pass_json(report),
         "not_rolled_back": [problem.text for problem in (report.not_rolled_back if report else ())],
     }
-    exit_code = EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
+    exit_code = _exit_code(state, codes)
     return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
 
 
@@ -171,6 +171,10 @@ def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
         "changed": len(report.changed),
         "failed": len(report.problems),
     }
+
+
+def _exit_code(state: str, codes: Collection[str]) -> int:
+    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def with_unsaved(status: Status, reason: str, postponed: Plan) -> Status:
