@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 # These are documented in neuca-status(7).
 EXIT_OK = 0
 EXIT_FAILED = 1

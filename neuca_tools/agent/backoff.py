@@ -5,8 +5,6 @@ A pass for an event leaves these alone, so what a failing NIC changes never caus
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 

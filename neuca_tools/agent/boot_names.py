@@ -7,8 +7,6 @@ NIC, and all it does there is rename it.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import logging
 from collections.abc import Collection, Mapping

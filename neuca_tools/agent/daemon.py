@@ -7,8 +7,6 @@ plans a job, which starts after a short debounce and observes everything anew.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import logging
 import os
 import selectors

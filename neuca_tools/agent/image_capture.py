@@ -7,8 +7,6 @@ original. What tar writes passes through this process, so that neither outlives 
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -7,8 +7,6 @@ since whoever runs this is logged in through it.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import os
 import re

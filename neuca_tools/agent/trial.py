@@ -8,8 +8,6 @@ the earlier document and names, or the next boot begins with the earlier record.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -8,8 +8,6 @@ link would decide how many programs are started, and delay what other routers sa
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import select
 import socket
 import struct

@@ -6,8 +6,6 @@ multipath. It reads nothing but /sys, and no test host has disks of all kinds.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

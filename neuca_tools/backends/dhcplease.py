@@ -7,8 +7,6 @@ the link can be the server: every value is untrusted.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping

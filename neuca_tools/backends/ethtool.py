@@ -9,8 +9,6 @@ wake-on-LAN.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import fnmatch
 import re

@@ -5,8 +5,6 @@ The present values of attributes are part of every look (`kernel_state`); `netli
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple

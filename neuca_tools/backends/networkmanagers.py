@@ -6,8 +6,6 @@ GetManagedObjects and Describe (systemd 249) cover all devices at once, which ma
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping

@@ -8,8 +8,6 @@ Requires root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from contextlib import suppress

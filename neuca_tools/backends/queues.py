@@ -6,8 +6,6 @@ directory of /sys that has its name, and are used only if /sys shows this networ
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

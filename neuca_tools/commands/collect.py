@@ -7,8 +7,6 @@ earlier version may have created them. The agent's log is included, although onl
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import io

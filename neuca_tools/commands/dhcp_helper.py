@@ -7,8 +7,6 @@ Without arguments it is the script of the client, with the lease in its environm
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -5,8 +5,6 @@ Routes of other programs are comments: requested beside them, they would be ther
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping
 

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import logging
 
 from neuca_tools.backends.systemd import journal_handler

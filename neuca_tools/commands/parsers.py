@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Collection, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import argparse
 
 from neuca_tools.commands.common import terminal_width

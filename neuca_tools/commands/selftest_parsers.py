@@ -5,8 +5,6 @@ Those of the commands that run a test or serve tests are in `selftest_options`.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import ChainMap

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from neuca_tools.config.load import DEFAULT_PATH, load_config
 from neuca_tools.config.options import Config
 

@@ -5,8 +5,6 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain

@@ -9,8 +9,6 @@ the guest waits for one, and no other NIC takes its place.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ longer lists it; its name stays pinned after that.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional

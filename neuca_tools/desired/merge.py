@@ -7,8 +7,6 @@ only its requests for dataplane NICs are used.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -6,8 +6,6 @@ Only links with the role `dataplane` that are present, free and unprotected get 
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional

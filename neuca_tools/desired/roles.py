@@ -7,8 +7,6 @@ parent device or be a veth or a tap. If several match, only one configured since
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

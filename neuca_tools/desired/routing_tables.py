@@ -15,13 +15,7 @@ from typing import Optional
 
 from neuca_tools.desired.coverage import foreign_vrfs
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import (
-    ROUTE_METRIC,
-    Networks,
-    Routing,
-    local_hosts,
-    scoped_host,
-)
+from neuca_tools.desired.routes import ROUTE_METRIC, Networks, Routing, local_hosts, scoped_host
 from neuca_tools.model import (
     Address,
     Hop,
@@ -38,13 +32,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import (
-    KERNEL_TABLES,
-    MAIN_TABLE,
-    SeenRule,
-    Traits,
-    is_link_scoped,
-)
+from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, SeenRule, Traits, is_link_scoped
 
 VRF = "vrf"
 Tables = Mapping[LinkKey, int]

@@ -9,8 +9,6 @@ redacted copy may show.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from neuca_tools.documents.envelope import find_document
 from neuca_tools.documents.neuca.ini import redact_text
 from neuca_tools.documents.neuca.ini_document import find_value, parse

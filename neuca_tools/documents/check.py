@@ -6,8 +6,6 @@ a misspelled section, option or key.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress

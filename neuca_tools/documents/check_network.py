@@ -5,8 +5,6 @@ A pass refuses or loses what is found here, but only on the host and one by one.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial

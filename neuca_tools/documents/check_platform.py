@@ -6,8 +6,6 @@ finding, and the value of a misspelled key is checked too.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice

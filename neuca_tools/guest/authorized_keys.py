@@ -6,8 +6,6 @@ anyway. None is followed in any case, and no pipe is waited for.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

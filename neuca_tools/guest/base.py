@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Callable, Literal, NamedTuple

@@ -6,8 +6,6 @@ does not.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ original contents could not be restored.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

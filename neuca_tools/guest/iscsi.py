@@ -6,8 +6,6 @@ an argument of iscsiadm, which every user can see.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 import select
 import socket

@@ -6,8 +6,6 @@ as the run has ended.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import logging
 import signal
 from collections.abc import Iterator, Mapping

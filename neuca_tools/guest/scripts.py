@@ -8,8 +8,6 @@ agent waits for it.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ exits when the last of them does.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import os
 import select

@@ -6,8 +6,6 @@ nothing else, and the parameters of each iSCSI disk, with the CHAP secret, in `s
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

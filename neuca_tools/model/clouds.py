@@ -81,10 +81,6 @@ CLOUDS = (
     Cloud("vultr", "Vultr", "clouds.Vultr", _signs(_VENDOR, "Vultr")),
     Cloud("digitalocean", "DigitalOcean", "clouds.DigitalOcean", _signs(_VENDOR, "DigitalOcean")),
     Cloud(
-        "vmware",
-        "VMware",
-        "hypervisors.VMware",
-        _signs(_VENDOR, "VMware, Inc."),
-        is_service=False,
+        "vmware", "VMware", "hypervisors.VMware", _signs(_VENDOR, "VMware, Inc."), is_service=False
     ),
 )

@@ -5,8 +5,6 @@ The IDs are those of packaging/neuca.catalog, which journalctl -x shows (journal
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 PASS = "d4989cf8e86840b3bd3e392e2ea7240e"
 DONE = "1a6cf3de78974b20b4b22400f90be08e"
 FAILED = "6a669a6cc4984d16949ed297d2df53a2"

@@ -7,8 +7,6 @@ itself that a NIC is for management, whatever its prefix, metric, protocol numbe
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from neuca_tools.model import Route, World

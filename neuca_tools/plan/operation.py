@@ -5,8 +5,6 @@ As phases are constant, and lower devices come first in each, no dependency grap
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from neuca_tools.model.printable import counted
 
 MIB = 2.0**20

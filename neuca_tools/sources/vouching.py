@@ -6,8 +6,6 @@ the UUID in them is unknown to others.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

@@ -6,8 +6,6 @@ journal at start means that the last pass was interrupted.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress

@@ -7,8 +7,6 @@ over the file in the state directory, and is removed once that has been written.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import json
 from binascii import crc32

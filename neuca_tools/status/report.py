@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from pathlib import Path

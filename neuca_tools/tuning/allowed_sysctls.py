@@ -7,8 +7,6 @@ configuration allows or sets it.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from itertools import chain

@@ -7,8 +7,6 @@ buffer has to be twice as large as the data in flight.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

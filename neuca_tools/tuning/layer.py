@@ -7,8 +7,6 @@ the present value if something else has changed it since.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Draft

@@ -5,8 +5,6 @@ References: bonding.rst, bridge.rst and vrf.rst of the kernel, ip-link(8), RFC 7
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, Optional

@@ -8,8 +8,6 @@ requests compare as equal, and raises UnusableError. The sysctls of a link have 
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

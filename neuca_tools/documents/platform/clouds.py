@@ -8,8 +8,6 @@ network subnets"; DigitalOcean, "Droplet Metadata API"; Google, "VPC networks: s
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Optional
 

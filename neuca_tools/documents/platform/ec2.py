@@ -10,8 +10,6 @@ NIC if it is present.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Optional
 

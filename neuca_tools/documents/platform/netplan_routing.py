@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from typing import Optional, cast
 
 from neuca_tools.documents.neuca import route_lines, rule_sections, values

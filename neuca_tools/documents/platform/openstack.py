@@ -6,8 +6,6 @@ cloud-init accepts (sources/helpers/openstack.py).
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Optional

@@ -15,8 +15,6 @@ not implemented  HTTP/2 and TLS: a foreign probe is a TCP handshake and a reques
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, pstdev

@@ -6,8 +6,6 @@ sizes in bytes, times in seconds.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

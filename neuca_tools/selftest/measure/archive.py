@@ -6,8 +6,6 @@ entries are skipped.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

@@ -6,8 +6,6 @@ between fork and exec. Those that need root are skipped for other users.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

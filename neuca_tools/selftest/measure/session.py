@@ -5,8 +5,6 @@ Nothing is sent before `permit` has confirmed that a test may use the route to t
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Optional

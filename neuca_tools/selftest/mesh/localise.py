@@ -8,8 +8,6 @@ after a penalty for the number of entities among which it was chosen.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import log

@@ -7,8 +7,6 @@ where most tests are bad, as with one bad link between two groups.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain

@@ -6,8 +6,6 @@ eight tests of each of 1,000 hosts color one cell in 125, and medians between gr
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional

@@ -5,8 +5,6 @@ Pairs without a result are tested again in the first of these.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

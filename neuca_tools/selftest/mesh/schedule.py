@@ -6,8 +6,6 @@ is the number of hosts or, if that is odd, one more (R. Kirkman 1847).
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ Lines with totals look like all others; the losses of a UDP test are in the serv
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

@@ -8,8 +8,6 @@ object twice; 3.17 has `--json-stream`.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

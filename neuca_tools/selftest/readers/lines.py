@@ -6,8 +6,6 @@ Amounts: "KBytes" are 1024 bytes, "Kbits" 1000 bits (units.c of both programs); 
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple, Optional

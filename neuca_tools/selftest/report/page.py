@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -118,11 +116,7 @@ def _tests_section(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
     rows = [(step.name, step.verdict, step.text) for step in steps]
     if not rows:
         rows = [
-            (
-                name_with_arrow(phase.name, phase.direction),
-                PASSED[phase.passed],
-                phase_words(phase),
-            )
+            (name_with_arrow(phase.name, phase.direction), PASSED[phase.passed], phase_words(phase))
             for phase in diagnosis.phases
         ]
     if not rows:

@@ -5,8 +5,6 @@ Colors are CSS classes of the page, so that they follow its light or dark scheme
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain

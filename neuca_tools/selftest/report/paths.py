@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from neuca_tools.model.printable import json_document, printable_line

@@ -6,8 +6,6 @@ as a document. A name that is not safe to copy to a command line is left out.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -6,8 +6,6 @@ number and text, so that no one on the path can add, change or repeat one. Nothi
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -13,8 +13,6 @@ A client of protocol 1 reads the first line as JSON and reports that it does not
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import hmac
 import re
 import secrets

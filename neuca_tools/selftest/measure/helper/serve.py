@@ -6,8 +6,6 @@ only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

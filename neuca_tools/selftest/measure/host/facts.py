@@ -5,8 +5,6 @@ The counters that change are in `counters`.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import socket
 import struct
 from ipaddress import ip_address

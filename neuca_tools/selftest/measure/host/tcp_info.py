@@ -9,8 +9,6 @@ parse its text, and a test reads them up to ten times a second.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ complete JSON without an error, and something arrived.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -6,8 +6,6 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

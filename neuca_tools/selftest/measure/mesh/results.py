@@ -5,8 +5,6 @@ It is locked while a run writes it, and the holder of the lock is the process th
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

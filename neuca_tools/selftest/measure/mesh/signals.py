@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

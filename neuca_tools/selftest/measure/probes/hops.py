@@ -14,8 +14,6 @@ router reports.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -7,8 +7,6 @@ there was an ICMP message.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import errno
 import socket
 import struct

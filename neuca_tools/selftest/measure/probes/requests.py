@@ -6,8 +6,6 @@ it reports no percentiles, and each of the sizes that path_mtu tries would be a 
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Callable
