@@ -46,6 +46,17 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     return Belief()
 
 
+def guest_macs(world: World) -> frozenset[str]:
+    """The veths and taps of containers, guests and VPNs of this host: a route shows none of them.
+
+    There is none if no hardware has an address: one may be the NIC of this host.
+    """
+    nics, addressed = [*nics_in(world)], devices_with_address(world)
+    if not world.hosts_guests or not any(nic.hardware and nic.index in addressed for nic in nics):
+        return frozenset()
+    return frozenset(identity(nic) for nic in nics if not nic.hardware)
+
+
 def _without_guests(
     nics: Sequence[Device], addressed: Collection[int], world: World
 ) -> Sequence[Device]:

@@ -180,10 +180,9 @@ class _Files:
 
     def _pinned_name(self, mac: str) -> str:
         """The name that the NIC should have at the next boot; empty if it is not known yet."""
-        key = LinkKey(mac)
-        request, granted = self.resolution.requests.get(key), self.names.get(key)
-        if request and request.name and granted in (request.name, None):
-            return request.name
+        requested, granted = self.resolution.requested_name(mac), self.names.get(LinkKey(mac))
+        if requested and granted in (requested, None):
+            return requested
         return self.record.nics.get(mac, UNRECORDED).name or granted or ""
 
     # --- lists ---

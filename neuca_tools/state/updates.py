@@ -100,9 +100,8 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
 
 def _name_to_record(mac: str, nic: NicRecord, resolution: Resolution) -> str:
     """The first name seen, until a document requests another name that can be given."""
-    key = LinkKey(mac)
-    request, granted = resolution.requests.get(key), resolution.names.get(key, "")
-    if request and request.name and granted == request.name:
+    granted = resolution.names.get(LinkKey(mac), "")
+    if granted and granted == resolution.requested_name(mac):
         return granted
     return nic.name or granted
 

@@ -666,3 +666,17 @@ def test_a_lost_record_is_read_from_the_rules():
         assert {one: (each.name, each.role) for one, each in agent.record.nics.items()} == {
             one: (each.name, each.role) for one, each in nics.items()
         }
+
+
+@pytest.mark.parametrize("devices", [[nic(2)], [nic(1, "data"), nic(2)]])
+def test_no_document_names_the_management_nic_in_record_or_rule(devices):
+    """Neither while it is absent, nor if somebody has given it that name."""
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), TWO)
+    agent.run()
+    agent.ask(f"[interface {mac(1)}]\nname = data\n{TWO}")
+    rules, names = dict(agent.kernel.files), agent.record.nics[mac(1)].name
+    agent.kernel = machine(*devices, mgmt=devices[0].index if devices[1:] else None)
+    agent.kernel.files = dict(rules)
+    agent.run()
+    path = f"/udev/15-neuca-persistent-{bare(1)}.rules"
+    assert (agent.kernel.files[path], agent.record.nics[mac(1)].name) == (rules[path], names)
