@@ -2063,3 +2063,14 @@ def test_rows_of_nuttx_have_a_comma():
     head = " mode=tcp-client sip=192.0.2.1:5001,dip=192.0.2.2:5001, interval=3, time=30\n"
     (phase,) = told(f"nsh> iperf -c 192.0.2.2\n{head}\n{rows}").phases
     assert phase.rate == pytest.approx(4.11e6)
+
+
+def test_datagrams_that_arrived_twice_may_be_counted_as_overtaken():
+    """By a server alone; with the sender's count it is known that these are copies."""
+    received = _row(0, 8, 4.39, "0.119 ms  0/2762 (0%)  receiver\n")
+    late = "[SUM]  0.0-8.0 sec  276 datagrams received out-of-order\n"
+    (finding,) = told(f"$ iperf3 -s\n{received}{late}").findings
+    assert (finding.id, finding.confidence) == ("D39", "medium")
+    assert "or arrived twice" in finding.text
+    sent = _row(0, 8, 4.0, "0.000 ms  0/2763 (0%)  sender\n")
+    assert causes(f"$ iperf3 -c x -u -b 4M\n{sent}{received}{late}") == []
