@@ -80,7 +80,7 @@ def _full_link(look: Look, speed: float) -> Hit:
         (look.rate_fact,),
         ORDERED,
         severity=None if is_wanted or is_shaper else "info",
-        confidence="medium",
+        confidence="medium" if is_shaper or look.spread is None else "high",
     )
 
 
