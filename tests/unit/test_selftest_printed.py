@@ -2006,3 +2006,71 @@ def test_tests_of_less_than_a_second_are_not_compared(seconds, cause):
         ends = (_row(0, seconds, rate, end) for end in ("0   sender", "receiver"))
         both += "\n".join([f"$ iperf3 -c 203.0.113.20 {option}", *ends, ""])
     assert [name for name in causes(both) if name == "D27"] == cause
+
+
+def test_what_a_client_sent_says_nothing_about_what_arrived_in_another_test():
+    """A client and a server of different tests, in one document."""
+    sent = "[  5] {}.00-{}.00 sec  114 MBytes  956 Mbits/sec  82570\n"
+    client = "$ iperf3 -c 192.0.2.2 -u -b 0 -l 1448\n[ ID] Interval  Total Datagrams\n"
+    client += "".join(sent.format(at, at + 1) for at in range(4))
+    assert "D18" in causes(client + "$ iperf3 -s\n" + udp([371] * 8, [956] * 8))
+
+
+def test_the_rows_of_a_server_that_has_no_totals_say_what_was_lost():
+    ends = "[  5] local {} connected to {}\n"
+    near, far = "192.0.2.1 port 47641", "192.0.2.2 port 5002"
+    sent = "[  5] {}.00-{}.00 sec  17.9 MBytes  150 Mbits/sec  4578\n"
+    client = "$ iperf3 -c 192.0.2.2 -u -b 150M -l 4096\n[ ID] Interval  Total Datagrams\n"
+    client += ends.format(near, far) + "".join(sent.format(at, at + 1) for at in range(8))
+    header, rows = udp([132, 133, 131, 130] * 2, [150] * 8, size=4096).split("\n", 1)
+    (phase,) = told(f"{header}\n{ends.format(far, near)}{rows}{client}").phases
+    assert phase.loss == pytest.approx(0.123, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("unable to create a new stream: No space left on device", "D47"),
+        ("unable to connect to server: Connection refused", "D33"),
+        ("connect failed: Operation now in progress", "D33"),
+    ],
+)
+def test_a_message_that_stands_alone_is_understood(said, cause):
+    assert causes(said + "\n") == [cause]
+
+
+def test_datagrams_that_iperf3_before_3_7_received_late_were_overtaken():
+    rows = _row(0, 10, 302, "0.023 ms  1563/377500 (0.41%)") + "\n[  5] Sent 377500 datagrams\n"
+    late = "[SUM]  0.0-10.0 sec  1563 datagrams received out-of-order\n"
+    assert causes("$ iperf3 -u -c x\n" + rows + late)[0] == "D39"
+
+
+@pytest.mark.parametrize(("block", "cause"), [("64", []), ("64K", ["D01"])])
+def test_a_cpu_may_be_what_limits_many_small_writes(block, cause):
+    head = "[  1] local 198.51.100.7 port 39728 connected with 203.0.113.20 port 5001\n"
+    rows = "".join(_row(at, at + 1, 312, "") + "\n" for at in range(8))
+    assert causes(f"$ iperf -c 203.0.113.20 -w 416K -i 1 -l {block}\n{head}{rows}") == cause
+
+
+@pytest.mark.parametrize(("window", "cause"), [(4.24, "D05"), (12, "D18")])
+def test_the_best_intervals_of_a_window_of_few_segments_are_no_ceiling(window, cause):
+    rates = [10.4, 9.41, 9.31, 8.23, 8.32, 10.0, 10.0, 9.9]
+    assert causes(text(rates, [window] * 8, [110] * 8))[0] == cause
+
+
+def test_rows_of_nuttx_have_a_comma():
+    rows = "".join(f"  {at:2}- {at + 3:2} sec,  4.11 Mbits/sec\n" for at in range(0, 30, 3))
+    head = " mode=tcp-client sip=192.0.2.1:5001,dip=192.0.2.2:5001, interval=3, time=30\n"
+    (phase,) = told(f"nsh> iperf -c 192.0.2.2\n{head}\n{rows}").phases
+    assert phase.rate == pytest.approx(4.11e6)
+
+
+def test_datagrams_that_arrived_twice_may_be_counted_as_overtaken():
+    """By a server alone; with the sender's count it is known that these are copies."""
+    received = _row(0, 8, 4.39, "0.119 ms  0/2762 (0%)  receiver\n")
+    late = "[SUM]  0.0-8.0 sec  276 datagrams received out-of-order\n"
+    (finding,) = told(f"$ iperf3 -s\n{received}{late}").findings
+    assert (finding.id, finding.confidence) == ("D39", "medium")
+    assert "or arrived twice" in finding.text
+    sent = _row(0, 8, 4.0, "0.000 ms  0/2763 (0%)  sender\n")
+    assert causes(f"$ iperf3 -c x -u -b 4M\n{sent}{received}{late}") == []

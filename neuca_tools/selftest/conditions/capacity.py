@@ -19,7 +19,12 @@ from neuca_tools.selftest.conditions.overflow import (
     measured_by_bbr,
     overflowing_queue,
 )
-from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
+from neuca_tools.selftest.conditions.thresholds import (
+    has_few_in_flight,
+    has_standing_queue,
+    is_noisy,
+    is_queued,
+)
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
@@ -75,7 +80,7 @@ def _full_link(look: Look, speed: float) -> Hit:
         (look.rate_fact,),
         ORDERED,
         severity=None if is_wanted or is_shaper else "info",
-        confidence="medium",
+        confidence="medium" if is_shaper or look.spread is None else "high",
     )
 
 
@@ -206,7 +211,7 @@ def _near_cap(rate: float, cap: float) -> str:
 
 def _has_other_reason(look: Look) -> bool:
     """Whether something else than a limiter keeps the rate constant, or may do so."""
-    if figures.may_be_asked_for(look) or stated_window(look) is not None:
+    if figures.may_be_asked_for(look) or figures.writes_often(look) or stated_window(look):
         return True
     is_lossy = figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
     return is_lossy or _is_without_queue(look)
@@ -235,7 +240,7 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     if len(rates) < 5 or look.known_loss < figures.NOTABLE_LOSS / 2:
         return None
     cap = figures.cap_above(best[0])
-    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0]:
+    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0] or has_few_in_flight(look):
         return None
     return Hit(
         0.88,

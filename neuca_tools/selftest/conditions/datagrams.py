@@ -366,6 +366,8 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
     other = derive.look_at_phase(look.evidence, phase)
     if phase is look.phase or not is_same_way(other, look) or not other.rate:
         return False
+    if other.is_unanswered:
+        return False  # that is what was sent
     if other.rate > MORE_ARRIVED * look.known_rate:
         return True
     return other.known_loss >= CLEAR_LOSS and other.rate < look.known_rate / MORE_ARRIVED

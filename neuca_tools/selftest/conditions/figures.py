@@ -51,6 +51,7 @@ RENO_CONSTANT = 1.22
 ARRIVED_RATIO = 1.5  # times what arrived later: what a bucket held
 # Coefficient of variation that one loss by chance in each interval leaves at least.
 SPREAD_BY_CHANCE = 0.2
+MANY_WRITES = 100_000  # in a second: as many packets as hosts receive (udp.MANY_PER_SECOND)
 UNSHAPED_RATE = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 
 
@@ -226,6 +227,12 @@ def _follows_loss(look: Look) -> bool:
     if look.spread is None or is_constant(look):
         return False
     return follows_loss(look.all_intervals, look.rates, look.spread)
+
+
+def writes_often(look: Look) -> bool:
+    """Whether so many blocks (-l) are written in a second that a CPU may be what limits them."""
+    size = look.run.datagram
+    return bool(size) and look.known_rate / 8 >= MANY_WRITES * (size or 0)
 
 
 def is_as_requested(look: Look) -> bool:

@@ -231,13 +231,17 @@ def reordered_packets(look: Look) -> Optional[Hit]:
             cost = 0.9 * look.known_network_share
     if share <= OVERTAKEN_SHARE:
         return None
-    return Hit(
+    hit = Hit(
         cost,
         f"{amounts.percent(share)} of the packets overtook others",
         facts,
         "look for a link aggregation or several paths that distribute packets instead of flows: "
         "bonding mode balance-rr, per-packet ECMP",
     )
+    if look.is_sampled:
+        return hit
+    text = f"{hit.text}, or arrived twice, which iperf counts alike"
+    return hit._replace(text=text, confidence="medium")
 
 
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
@@ -245,7 +249,7 @@ def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     received = look.flow.received
     if look.is_unsampled and (received.out_of_order or 0) < MIN_OVERTAKEN:
         return 0.0, ()
-    share = (received.out_of_order or 0) / (received.datagrams or math.inf)
+    share = (received.out_of_order or 0) / (received.datagrams or math.inf) - look.duplicated
     return share, (single_fact("out_of_order / datagrams", share),)
 
 

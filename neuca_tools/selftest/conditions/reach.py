@@ -46,7 +46,8 @@ NOT_CONNECTED = re.compile(
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
-TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
+# iperf 2 waits for a connection with select(2), and reports the connect(2) that it began.
+TIMED_OUT = re.compile(r"timed? ?out|operation now in progress", re.IGNORECASE)
 
 
 def neighbour_overflow(session: Session) -> Optional[Hit]:

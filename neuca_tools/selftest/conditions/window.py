@@ -18,6 +18,7 @@ from neuca_tools.selftest.conditions.figures import (
     is_in_host,
     late_loss,
     link_speed_for,
+    writes_often,
 )
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
@@ -75,7 +76,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     if not look.is_unsampled_tcp or not look.run.buffer:
         return None
-    if late_loss(look) or is_as_requested(look):
+    if late_loss(look) or is_as_requested(look) or writes_often(look):
         return None
     if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
@@ -188,8 +189,7 @@ def _has_constant_flight(look: Look) -> bool:
     if filled_link_speed(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
     flight, window = median(flights), look.cwnd or 0.0
-    # So much loss makes a window smaller than a buffer, but for BBR's.
-    if not _may_be_buffer(look, flight) or late_loss(look) >= HEAVY_LOSS:
+    if not _may_be_buffer(look, flight):
         return False
     if not is_bbr(look):
         return is_flat(known_windows(look.steady)) or flight <= cpu.FILLED_WINDOW * window
@@ -210,6 +210,8 @@ def _is_chosen(look: Look) -> bool:
 
 def _may_be_buffer(look: Look, size: float) -> bool:
     """Whether so many bytes may be all that a buffer of a host allows its streams."""
+    if late_loss(look) >= HEAVY_LOSS:
+        return False  # the window is smaller than any buffer, but for BBR's
     return _is_chosen(look) or size >= SMALLEST_BUFFER * look.streams
 
 

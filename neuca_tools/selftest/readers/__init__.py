@@ -15,6 +15,7 @@ from neuca_tools.selftest.readers.iperf2_text import with_rows_of_csv
 from neuca_tools.selftest.readers.iperf3_fragment import read_fragment
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_json import read_results
+from neuca_tools.selftest.readers.iperf3_text import ERROR
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import join_ends, separate_ends, split_runs
@@ -147,7 +148,7 @@ def _unescape_rows(document: str) -> str:
 
 def _reader_for(document: str) -> Optional[Callable[[str], Run]]:
     """The reader for this text; None if it is not the output of an iperf."""
-    if IPERF3.search(document) or ROW_OF_IPERF3.search(document):
+    if any(form.search(document) for form in (IPERF3, ROW_OF_IPERF3, ERROR)):
         return read_iperf3_text
     if IPERF2.search(document) or _has_rows(document):
         return read_iperf2_text

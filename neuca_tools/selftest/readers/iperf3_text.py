@@ -29,10 +29,13 @@ from neuca_tools.selftest.readers.values import known_sum, parse_whole, scaled
 HEAD = 10_000
 # Bytes of a datagram, and how much those of two rows differ, which have three digits.
 SMALLEST, LARGEST, SIZE_TOLERANCE = 16, 65_507, 1.05
-# Programs that call iperf3 write "Iperf3 error: ". After a hyphen, a client without words for an
-# error of its server prints nothing (SERVER_ERROR in iperf_client_api.c).
-_ERROR = re.compile(
-    r"(?:[Ii]perf3(?: error)?: (?:error - (?=\S))?|^(?=parameter error: ))(.*)", re.MULTILINE
+# Programs that call iperf3 write "Iperf3 error: ", or its words alone. After a hyphen, a client
+# without words for an error of its server prints nothing (SERVER_ERROR in iperf_client_api.c).
+ERROR = re.compile(
+    r"(?:[Ii]perf3(?: error)?: (?:error - (?=\S))?|^(?=parameter error: |unable to "
+    r"(?:(?:create a new|connect) stream|connect to server|(?:send|receive) (?:control|cookie|param"
+    r"|results)|(?:read from|write to) stream socket)))(.*)",
+    re.MULTILINE,
 )
 MAX_ERRORS = 5  # messages that are reported
 TOTALS_FACTOR = 1.5  # times the usual interval: a line of totals
@@ -52,6 +55,7 @@ _TAKEN = re.compile(r"^\W{0,8}Time: (.{1,60})$", re.MULTILINE)
 _SYSTEM = re.compile(
     r"^\W{0,8}((?:Linux|Darwin|FreeBSD|CYGWIN\S{0,20}|SunOS) .{1,150})$", re.MULTILINE
 )
+_ORDER = re.compile(r"(\d{1,18}) datagrams received out-of-order")  # before 3.7
 _CONGESTION = re.compile(r"^\W{0,8}snd_tcp_congestion (\w{1,20})", re.MULTILINE)  # -V
 _CPU = re.compile(
     r"CPU Utilization: local/(\w{6,8}) ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
@@ -81,7 +85,7 @@ def read(document: str) -> Run:
         tool="iperf3",
         version=first_group(_VERSION, head),
         protocol=protocol,
-        flows=flows,
+        flows=_with_order(flows, tail),
         connections=text.distinct_connections,
         streams=words.streams or _count_streams(text),
         duration=words.duration,
@@ -100,6 +104,14 @@ def read(document: str) -> Run:
         unreadable=error == NO_RESULTS,
         notes=tuple(_notes(text, document)),
     )
+
+
+def _with_order(flows: tuple[Flow, ...], document: str) -> tuple[Flow, ...]:
+    """With the datagrams that were overtaken, which are printed for all streams together."""
+    late = parse_whole(parse_float(first_group(_ORDER, document)))
+    if late is None or len(flows) != 1:
+        return flows
+    return (replace(flows[0], received=replace(flows[0].received, out_of_order=late)),)
 
 
 def _find_protocol(text: Text, document: str) -> str:
@@ -131,7 +143,7 @@ def _are_datagrams(rows: list[Row]) -> bool:
 
 def _find_error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
-        messages = dict.fromkeys(message.strip() for message in _ERROR.findall(document))
+        messages = dict.fromkeys(message.strip() for message in ERROR.findall(document))
         return " | ".join(list(messages)[:MAX_ERRORS]) or NO_RESULTS
     # What failed before the results was another attempt.
     failed = first_group(_FAILED, document[document.find(" sec ") :])

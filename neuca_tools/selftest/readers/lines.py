@@ -22,10 +22,10 @@ PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 BASES = {"bit": 1000, "byte": 1024}
 BITS = {"bit": 1, "byte": 8}
 _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
-# iperf of ESP-IDF prints neither the stream nor the amount; tables are pasted without the stream.
+# iperf of ESP-IDF and NuttX prints neither stream nor amount; tables are pasted without the stream.
 _ROW = re.compile(
     r"(?:\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s|^[\s>#]{0,40})"
-    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s*sec"
+    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s*sec,?"
     r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
     r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
     r"(?:(?P<per>bit|Byte)s? ?/s(?:ec)?|bps)(?P<rest>.*)",
