@@ -28,6 +28,7 @@ from neuca_tools.selftest.mesh.model import (
     row_record,
 )
 from neuca_tools.selftest.mesh.observe import reference_values
+from neuca_tools.selftest.mesh.report import MeshResult, report_text
 from neuca_tools.selftest.mesh.retest import cleared_hosts, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import (
@@ -393,6 +394,25 @@ def test_a_host_that_leaves_is_silent_and_not_called_unreachable(comes_back):
     # Without a reason, it is the host that is at fault.
     kinds = [finding.kind for finding in judge_mesh(plan, rows).findings]
     assert kinds == ([] if comes_back else ["unreachable"])
+
+
+def test_a_host_without_iperf3_has_its_reason_and_is_not_far_away():
+    """The round trips of its tests are those of the helper alone. Retests are in the other direction."""
+    plan, text = mesh_of(6), "start iperf3: No such file or directory"
+    rows = failing(plan, lambda *names: "n2" in names, error="failed", text=text, rtt=0.006)
+    rows = [row if row.error else replace(row, rtt=7e-6) for row in rows]
+    again = [
+        replace(row, slot=len(plan.slots), client=row.server, server=row.client)
+        for row in rows
+        if row.error
+    ]
+    pairs = [tuple(int(name[1:]) for name in (row.client, row.server)) for row in again]
+    plan = replace(plan, slots=(*plan.slots, *((pair,) for pair in pairs)), retests=len(plan.slots))
+    rows += [replace(row, slot=row.slot + place) for place, row in enumerate(again)]
+    verdict = judge_mesh(plan, rows)
+    assert (verdict.findings, verdict.exit_code) == ((), ExitCode.INCONCLUSIVE)
+    lines = report_text(MeshResult(plan, rows, verdict)).splitlines()
+    assert f"NOT TESTED   5 pairs have no result: n2 with 5 hosts: {text}" in lines
 
 
 def test_no_results_are_no_pass():
