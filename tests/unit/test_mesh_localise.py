@@ -1048,6 +1048,23 @@ def test_large_packets_lost_on_the_way_into_a_host_are_a_hole_although_its_own_a
     assert found.findings[0].text == "large packets do not get through, small ones do"
 
 
+def test_a_slow_core_between_two_groups_that_loses_packets_is_retested():
+    """Most results of every host are bad: low rates and, in the same tests, losses and long round trips."""
+    group = mesh_of(8, groups=2).group_by_host
+
+    def rows(plan):
+        return [
+            replace(row, rate_out=4e8, rate_back=4e8, loss_out=0.3, loss_back=0.3, rtt=0.05)
+            if group[row.client] != group[row.server]
+            else replace(row, loss_out=0.0, loss_back=0.0, rtt=1e-5)
+            for row in rows_of(plan)
+        ]
+
+    found = confirmed(mesh_of(8, groups=2), rows)
+    assert (found.findings[0].kind, found.findings[0].state) == ("group-boundary", CONFIRMED)
+    assert found.exit_code == ExitCode.BELOW
+
+
 def test_a_doubtful_host_is_retested_also_if_a_more_likely_one_is_named_after_it():
     """The good test from a to b is no evidence for b any more once the tests of a are explained."""
     bad = ["ac", "ad", "ae", "gb", "hb", "cb"]

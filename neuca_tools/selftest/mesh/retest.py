@@ -39,11 +39,15 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) ->
 
 
 def cleared_hosts(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
-    """The hosts that were tested, that are not suspects, and whose results are mostly good."""
+    """The hosts that were tested, that are not suspects, and whose results are mostly good.
+
+    Tests that a suspect explains, such as the uplink of a group, are not held against them.
+    """
     bad, every = Counter[str](), Counter[str]()
+    explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
     for observation in chain(*observe_tests(plan, rows).values()):
         every.update(observation.hosts)
-        if observation.is_bad:
+        if observation.is_bad and observation.test not in explained:
             bad.update(observation.hosts)
     unsuspected = every.keys() - suspicions.names
     return {name for name in unsuspected if bad[name] <= LARGEST_BAD_SHARE * every[name]}
