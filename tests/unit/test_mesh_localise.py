@@ -18,7 +18,7 @@ from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.entities import Endpoint, Entity, Observation, Size, is_on_path
-from neuca_tools.selftest.mesh.localise import Tally, explain_symptom, find_suspects
+from neuca_tools.selftest.mesh.localise import Suspect, Tally, explain_symptom, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
     MeshPlan,
@@ -35,6 +35,7 @@ from neuca_tools.selftest.mesh.verdict import (
     CONFIRMED,
     NOT_REPEATED,
     SUSPECTED,
+    _state_after_retests,
     judge_mesh,
     with_diagnosis_slots,
 )
@@ -251,6 +252,20 @@ def test_a_finding_is_suspected_until_a_retest_shows_it_again():
     assert (one.state, judge_mesh(again, rows + bad).exit_code) == (CONFIRMED, ExitCode.BELOW)
     (one,) = judge_mesh(again, rows + good).findings
     assert (one.state, judge_mesh(again, rows + good).exit_code) == (NOT_REPEATED, ExitCode.PASS)
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "state"),
+    [(2, 4, CONFIRMED), (1, 1, SUSPECTED), (0, 3, SUSPECTED), (0, 4, NOT_REPEATED)],
+)
+def test_the_retests_alone_confirm_a_fault_of_half_of_the_tests_or_clear_it(bad, good, state):
+    """Log-likelihood ratios of 2.4, 1.9, -2.0 and -2.6."""
+    entity = Entity("host-out", ("n1",))
+    suspect = Suspect("rate", entity, 9.0, 5, 5, fault_probability=0.5)
+    ends = (Endpoint("n1", ""), Endpoint("n2", ""))
+    retests = [Observation(number, *ends, number < bad) for number in range(bad + good)]
+    others = [Observation(number, *reversed(ends), True) for number in range(9)]
+    assert _state_after_retests(suspect, [*retests, *others]) == state
 
 
 def test_retests_are_against_two_cleared_hosts():

@@ -231,7 +231,7 @@ def _good_rates(
     rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
     references = observe.reference_values(tests_of(plan, rows), plan.expect, plan.rate)
     least = observe.MIN_RATE_SHARE * (references[observe.RATE] or math.inf)
-    return rates if min(rates, default=0.0) >= least else ()
+    return rates if all(rate >= least for rate in rates) else ()
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
