@@ -38,7 +38,7 @@ class Way:
     """One direction. Rates in bit/s, times in seconds, sizes in bytes; 0 is no limit.
 
     `queue` is what waits for the `rate`, `jitter` is added or subtracted (and reorders), `largest` drops larger frames,
-    `no_udp` those with UDP over IPv4.
+    `no_udp` those with UDP over IPv4. `only` is an IPv4 address: what is neither from nor to it passes at once.
     """
 
     rate: float = 0.0
@@ -50,6 +50,7 @@ class Way:
     queue: float = 0.0
     largest: int = 0
     no_udp: bool = False
+    only: str = ""
 
 
 @dataclass
@@ -174,6 +175,12 @@ def is_udp(frame: bytes) -> bool:
     return ethernet[12:14] == b"\x08\x00" and ethernet[23:24] == b"\x11"
 
 
+def concerns(frame: bytes, address: str) -> bool:
+    """Whether a frame is from or to an IPv4 address, or no address is given."""
+    ends = (frame[HEADER + 26 : HEADER + 30], frame[HEADER + 30 : HEADER + 34])
+    return not address or socket.inet_aton(address) in ends
+
+
 def forward(
     near: socket.socket, far: socket.socket, ways: dict[str, Way], seed: int
 ) -> dict[str, Tally]:
@@ -196,7 +203,9 @@ def forward(
                     break
                 if bucket.way.no_udp and is_udp(frame):
                     continue
-                out = bucket.due(time.monotonic(), len(frame) - HEADER)
+                out: float | None = time.monotonic()
+                if concerns(frame, bucket.way.only):
+                    out = bucket.due(time.monotonic(), len(frame) - HEADER)
                 if out is not None:
                     count += 1
                     heapq.heappush(waiting, (out, count, target, bucket, frame))

@@ -1,4 +1,4 @@
-"""The eight faults of a mesh, injected for real into a MeshLab; the seed decides which host, pair or groups have them."""
+"""The faults of a mesh, injected for real into a MeshLab; the seed decides which host, pair or groups have them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,11 +8,14 @@ import json
 from random import Random
 from typing import NamedTuple
 
+from middlebox import Way
+
 SLOW = "2mbit"  # of the 5 Mbit/s that each transfer of a plan may take
+LOSS = 0.05  # the share of frames that a box drops
 
 
 class Injected(NamedTuple):
-    """A fault, and the names of what has it, of which `second` is the last."""
+    """A fault by the kind of its finding, and the names of what has it, of which `second` is the last."""
 
     kind: str
     names: frozenset[str]
@@ -29,7 +32,7 @@ class Injected(NamedTuple):
 def inject(lab, kind, seed, plan):
     """Inject a fault of this kind. Of a plan with fewer rounds than hosts, a bad pair is one that it tests."""
     names = FAULTS[kind](lab, Random(f"{kind} {seed}"), plan)
-    return Injected(kind, frozenset(names), names[-1])
+    return Injected(kind.partition(":")[0], frozenset(names), names[-1])
 
 
 def _slow_egress(lab, chance, _plan):
@@ -99,7 +102,39 @@ def _bad_pair(lab, chance, plan):
     return (one, two)
 
 
+def _boxed(there, back):
+    """A box between a host and its bridge."""
+
+    def fault(lab, chance, _plan):
+        name = chance.choice(lab.names)
+        lab.box(name, there, back)
+        return (name,)
+
+    return fault
+
+
+def _lossy_way(lab, chance, plan):
+    """What one host sends to another one of the plan is lost in part, and nothing else."""
+    slots = json.loads(plan.read_text())["slots"]
+    one, two = (lab.listed[place] for place in chance.choice([pair for slot in slots for pair in slot]))  # fmt: skip
+    lab.box(one, there=Way(loss=2 * LOSS, only=lab.address[two]))
+    return (one, two)
+
+
+def _small_mtu(lab, chance, _plan):
+    name = chance.choice(lab.names)
+    lab.run("ip", "link", "set", "dp1", "mtu", "1400", where=lab.hosts[name])
+    return (name,)
+
+
+# The kind of the finding, and after a colon what distinguishes faults that have the same.
 FAULTS = {
+    "loss:out": _boxed(Way(loss=LOSS), Way()),
+    "loss:in": _boxed(Way(), Way(loss=LOSS)),
+    "loss:both": _boxed(Way(loss=LOSS), Way(loss=LOSS)),
+    "loss:pair": _lossy_way,
+    "slow-ingress:policed": _boxed(Way(), Way(police=2e6)),
+    "small-mtu": _small_mtu,
     "slow-egress": _slow_egress,
     "slow-ingress": _slow_ingress,
     "wrong-nic": _wrong_nic,

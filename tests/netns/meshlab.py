@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 
+import middlebox
 from lab import ROOT, Namespace
+from middlebox import Way
 
 MAIN = "import sys; from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
 HELD = "mount -t sysfs sysfs /sys; ip link set lo up; echo ready; exec cat"
@@ -87,7 +89,7 @@ class MeshLab:
             if process.poll() is None:
                 process.kill()
             process.wait(PATIENCE)
-            for stream in (process.stdout, process.stderr):
+            for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
         for namespace in (*self.hosts.values(), self.fabric):
@@ -121,6 +123,24 @@ class MeshLab:
             f"filter add dev {device} parent 1: protocol ip u32 match ip dst {destination} flowid 1:20",
         ):
             self.run("tc", *words.split(), where=where)
+
+    def box(self, name, there=Way(), back=Way()):  # noqa: B008 - it is frozen
+        """Put tests/middlebox.py between a host and its bridge; `there` is what the host sends."""
+        words = [
+            f"link set {name} nomaster gso_max_segs 1",
+            f"link add box type veth peer name to-{name}",
+            f"link set to-{name} gso_max_segs 1 master {self.group[name]} up",
+            "link set box up",
+        ]
+        self.run("ip", "-batch", "-", where=self.fabric, text="\n".join(words))
+        self.run("ip", "link", "set", "dp1", "gso_max_segs", "1", where=self.hosts[name])
+        program = [sys.executable, middlebox.__file__, name, "box"]
+        process = subprocess.Popen(
+            [*self.fabric.enter, *program, middlebox.specification(there, back)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._started.insert(0, process)
+        assert process.stdout.readline() == "ready\n"
 
     # --- neuca-selftest mesh ---
 

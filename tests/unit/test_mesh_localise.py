@@ -18,7 +18,7 @@ from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.entities import Endpoint, Entity, Observation, Size, is_on_path
-from neuca_tools.selftest.mesh.localise import Tally, explain_symptom, find_suspects
+from neuca_tools.selftest.mesh.localise import Suspect, Tally, explain_symptom, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
     MeshPlan,
@@ -28,12 +28,14 @@ from neuca_tools.selftest.mesh.model import (
     row_record,
 )
 from neuca_tools.selftest.mesh.observe import reference_values
+from neuca_tools.selftest.mesh.report import MeshResult, report_text
 from neuca_tools.selftest.mesh.retest import cleared_hosts, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import (
     CONFIRMED,
     NOT_REPEATED,
     SUSPECTED,
+    _state_after_retests,
     judge_mesh,
     with_diagnosis_slots,
 )
@@ -252,6 +254,20 @@ def test_a_finding_is_suspected_until_a_retest_shows_it_again():
     assert (one.state, judge_mesh(again, rows + good).exit_code) == (NOT_REPEATED, ExitCode.PASS)
 
 
+@pytest.mark.parametrize(
+    ("bad", "good", "state"),
+    [(2, 4, CONFIRMED), (1, 1, SUSPECTED), (0, 3, SUSPECTED), (0, 4, NOT_REPEATED)],
+)
+def test_the_retests_alone_confirm_a_fault_of_half_of_the_tests_or_clear_it(bad, good, state):
+    """Log-likelihood ratios of 2.4, 1.9, -2.0 and -2.6."""
+    entity = Entity("host-out", ("n1",))
+    suspect = Suspect("rate", entity, 9.0, 5, 5, fault_probability=0.5)
+    ends = (Endpoint("n1", ""), Endpoint("n2", ""))
+    retests = [Observation(number, *ends, number < bad) for number in range(bad + good)]
+    others = [Observation(number, *reversed(ends), True) for number in range(9)]
+    assert _state_after_retests(suspect, [*retests, *others]) == state
+
+
 def test_retests_are_against_two_cleared_hosts():
     plan = mesh_of(80)
     rows = rows_of(plan, slow("n3"))
@@ -372,6 +388,46 @@ def test_a_host_that_never_reported_and_was_never_reached_is_listed():
     rows = [row for row in rows_of(plan) if "n2" not in (row.client, row.server)]
     found = judge_mesh(plan, rows)
     assert (found.silent, found.exit_code) == (("n2",), ExitCode.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_host_that_leaves_is_silent_and_not_called_unreachable(comes_back):
+    """Others cannot reach it from slot 1 on. One that is there again when the run is continued is not silent."""
+    plan, reasons = mesh_of(12), {"n2": "exited with exit code 137"}
+    left = [row for row in rows_of(plan) if row.slot < 1 or comes_back or row.client != "n2"]
+    rows = [
+        replace(row, rate_out=None, rate_back=None, error="timeout")
+        if row.slot >= 1 and row.server == "n2" and not comes_back
+        else row
+        for row in left
+    ]
+    found = judge_mesh(plan, rows, reasons)
+    assert (found.findings, found.tested) == ((), len(rows))
+    assert found.reason_by_silent_host == ({} if comes_back else reasons)
+    assert found.exit_code == (ExitCode.PASS if comes_back else ExitCode.INCONCLUSIVE)
+    assert {name for pair in found.untested for name in pair} >= set(found.silent)
+    # Without a reason, it is the host that is at fault.
+    kinds = [finding.kind for finding in judge_mesh(plan, rows).findings]
+    assert kinds == ([] if comes_back else ["unreachable"])
+
+
+def test_a_host_without_iperf3_has_its_reason_and_is_not_far_away():
+    """The round trips of its tests are those of the helper alone. Retests are in the other direction."""
+    plan, text = mesh_of(6), "start iperf3: No such file or directory"
+    rows = failing(plan, lambda *names: "n2" in names, error="failed", text=text, rtt=0.006)
+    rows = [row if row.error else replace(row, rtt=7e-6) for row in rows]
+    again = [
+        replace(row, slot=len(plan.slots), client=row.server, server=row.client)
+        for row in rows
+        if row.error
+    ]
+    pairs = [tuple(int(name[1:]) for name in (row.client, row.server)) for row in again]
+    plan = replace(plan, slots=(*plan.slots, *((pair,) for pair in pairs)), retests=len(plan.slots))
+    rows += [replace(row, slot=row.slot + place) for place, row in enumerate(again)]
+    verdict = judge_mesh(plan, rows)
+    assert (verdict.findings, verdict.exit_code) == ((), ExitCode.INCONCLUSIVE)
+    lines = report_text(MeshResult(plan, rows, verdict)).splitlines()
+    assert f"NOT TESTED   5 pairs have no result: n2 with 5 hosts: {text}" in lines
 
 
 def test_no_results_are_no_pass():
@@ -1005,6 +1061,23 @@ def test_large_packets_lost_on_the_way_into_a_host_are_a_hole_although_its_own_a
         ("mtu-hole", "n6", "in")
     ]
     assert found.findings[0].text == "large packets do not get through, small ones do"
+
+
+def test_a_slow_core_between_two_groups_that_loses_packets_is_retested():
+    """Most results of every host are bad: low rates and, in the same tests, losses and long round trips."""
+    group = mesh_of(8, groups=2).group_by_host
+
+    def rows(plan):
+        return [
+            replace(row, rate_out=4e8, rate_back=4e8, loss_out=0.3, loss_back=0.3, rtt=0.05)
+            if group[row.client] != group[row.server]
+            else replace(row, loss_out=0.0, loss_back=0.0, rtt=1e-5)
+            for row in rows_of(plan)
+        ]
+
+    found = confirmed(mesh_of(8, groups=2), rows)
+    assert (found.findings[0].kind, found.findings[0].state) == ("group-boundary", CONFIRMED)
+    assert found.exit_code == ExitCode.BELOW
 
 
 def test_a_doubtful_host_is_retested_also_if_a_more_likely_one_is_named_after_it():

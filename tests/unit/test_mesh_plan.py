@@ -326,6 +326,26 @@ def test_what_is_no_plan_is_an_error_that_names_its_place(change, reason):
     assert refused.value.text == reason
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high", "below", "above"),
+    [
+        ("rate", 1.0, 1e13, 0.9, 1.1e13),
+        ("expect", 1.0, 1e13, 0.9, 1.1e13),
+        ("seconds", 1.0, 3600.0, 0.9, 3601.0),
+        ("guard", 0.1, 60.0, 0.09, 61.0),
+        ("port", 1024, 65533, 1023, 65534),
+        ("per_uplink", 1, 4096, 0, 4097),
+        ("per_hypervisor", 1, 4096, 0, 4097),
+    ],
+)
+def test_a_number_of_a_plan_may_be_at_its_bounds(name, low, high, below, above):
+    for number in (low, high):
+        assert getattr(read_plan({**record(), name: number}), name) == number
+    for number in (below, above):
+        with pytest.raises(SelftestError, match=f'"{name}" is not from'):
+            read_plan({**record(), name: number})
+
+
 def test_two_hosts_with_one_address_are_no_plan():
     data = record()
     data["hosts"][1]["address"] = data["hosts"][0]["address"]

@@ -130,8 +130,9 @@ def _judge_test(row: Row, references: References, has_shared_mac: bool) -> Itera
         yield RATE, True, True
         return
     for symptom, (out, back) in FIELDS.items():
-        if symptom == JITTER and row.disturbed:
-            # Busy hosts answer late, whatever the path does.
+        # Busy hosts answer late, whatever the path does. TCP's own times come from a transfer.
+        is_unknown = row.error in ERRORS_WITHOUT_RESULT
+        if symptom in (DELAY, JITTER) and (is_unknown or (symptom == JITTER and row.disturbed)):
             continue
         is_bad = partial(_is_bad, symptom, references[symptom])
         # A round trip is one observation, not two.
@@ -205,4 +206,5 @@ def untested_pairs(
     }
     names = [host.name for host in plan.hosts]
     planned = [(names[client], names[server]) for slot in plan.tests for client, server in slot]
-    return [pair for pair in dict.fromkeys(planned) if frozenset(pair) not in known]
+    pairs = {frozenset(pair): pair for pair in planned}
+    return [pair for hosts, pair in pairs.items() if hosts not in known]

@@ -64,7 +64,7 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     yield "<div class=findings>"
     for finding in verdict.findings:
         yield from _finding_section(finding)
-    for word, text in report.verdict_shortcomings(verdict):
+    for word, text in report.verdict_shortcomings(result):
         title = f"<h2>{word.capitalize()}</h2>"
         yield f'<section class="finding limit">{title}<p>{escape_markup(text)}</p></section>'
     yield "</div>"

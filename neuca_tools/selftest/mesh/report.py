@@ -128,7 +128,7 @@ def report_text(result: MeshResult) -> str:
         lines.append(f"{finding.state.upper():<13}{subject}: {finding.text}")
         lines += [f"             {text}" for text in evidence_lines(finding)]
         lines += [f"             {' > '.join(finding.path)}: {text}" for text in finding.diagnosis]
-    lines += [f"{word:<13}{text}" for word, text in verdict_shortcomings(result.verdict)]
+    lines += [f"{word:<13}{text}" for word, text in verdict_shortcomings(result)]
     if result.reference:
         lines.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
     lines.append(f"{'PAIRS':<13}{pairs_text(result)}")
@@ -156,8 +156,9 @@ def evidence_lines(finding: MeshFinding) -> Iterator[str]:
         yield ", ".join(finding.tests[-4:])
 
 
-def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
+def verdict_shortcomings(result: MeshResult) -> Iterator[tuple[str, str]]:
     """Why the verdict does not speak for the whole mesh: a heading and a text for each reason."""
+    verdict = result.verdict
     hosts_by_reason = defaultdict[str, list[str]](list)
     for name, reason in verdict.reason_by_silent_host.items():
         hosts_by_reason[reason].append(name)
@@ -167,7 +168,10 @@ def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
         pairs = verdict.untested
         verb = "has" if len(pairs) == 1 else "have"
         text = f"{counted(len(pairs), 'pair')} {verb} no result: {_hosts_of_pairs(pairs)}"
-        yield "NOT TESTED", text
+        hosts = set(map(frozenset, pairs))
+        rows = [row for row in result.rows if row.text and {row.client, row.server} in hosts]
+        reasons = Counter(row.text for row in rows).most_common(1)
+        yield "NOT TESTED", ": ".join([text, *(str(reason) for reason, _ in reasons)])
     if verdict.is_disturbed:
         text = (
             f"in {verdict.disturbed} of {verdict.tested} tests, other load kept processors of the"

@@ -5,10 +5,12 @@ Pairs without a result are tested again in the first of these.
 
 # SPDX-License-Identifier: MIT
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, combinations, cycle, permutations, product
+from itertools import chain, combinations, cycle, product
 
 from neuca_tools.selftest.mesh.entities import HOST, HOST_OUT, HOSTS, INSIDE, PAIRS, Entity, pair_of
 from neuca_tools.selftest.mesh.localise import Suspicions
@@ -37,11 +39,15 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) ->
 
 
 def cleared_hosts(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
-    """The hosts that were tested, that are not suspects, and whose results are mostly good."""
+    """The hosts that were tested, that are not suspects, and whose results are mostly good.
+
+    Tests that a suspect explains, such as the uplink of a group, are not held against them.
+    """
     bad, every = Counter[str](), Counter[str]()
+    explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
     for observation in chain(*observe_tests(plan, rows).values()):
         every.update(observation.hosts)
-        if observation.is_bad:
+        if observation.is_bad and observation.test not in explained:
             bad.update(observation.hosts)
     unsuspected = every.keys() - suspicions.names
     return {name for name in unsuspected if bad[name] <= LARGEST_BAD_SHARE * every[name]}
@@ -81,7 +87,8 @@ class _Retests:
                 return self._first(((name, partner) for partner in partners), 1)
             return self._first(((partner, name) for partner in partners), 1)
         if entity.kind in PAIRS:
-            ways = [self._failed_way.get(entity, way) for way in permutations(entity.names, 2)]
+            host, other = entity.names
+            ways = (self._failed_way.get(entity, way) for way in ((host, other), (other, host)))
             return self._first(ways, 2, TESTS_OF_A_HOST)
         return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
 

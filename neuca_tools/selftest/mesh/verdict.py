@@ -132,8 +132,13 @@ class Verdict(NamedTuple):
 def judge_mesh(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
-    """The findings of a mesh. `reason_by_silent_host` say why hosts take no part."""
-    all_rows, rows = rows, tests_of(plan, rows)
+    """The findings of a mesh. `reasons` say why hosts take no part, or no longer do.
+
+    That nobody can reach them then says nothing of their paths.
+    """
+    all_rows, rows, reasons = rows, tests_of(plan, rows), reasons or {}
+    tested, silent = len(rows), _reasons_of_silent_hosts(plan, rows, reasons)
+    rows = [row for row in rows if row.error is None or row.server not in silent.keys() & reasons]
     suspects, observations = find_suspects(plan, rows).suspects, observe.observe_tests(plan, rows)
     findings = [
         _with_diagnosis(plan, finding, all_rows)
@@ -147,13 +152,13 @@ def judge_mesh(
     bad = failed | {seen.test for seen in chain(*observations.values()) if seen.is_bad}
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
-        tested=len(rows),
+        tested=tested,
         planned=sum(map(len, plan.tests)),
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
         untested=tuple(_pairs_without_result(plan, rows, explained)),
-        reason_by_silent_host=_reasons_of_silent_hosts(plan, rows, reasons or {}),
+        reason_by_silent_host=silent,
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
@@ -224,7 +229,7 @@ def _good_rates(
     rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
     references = observe.reference_values(tests_of(plan, rows), plan.expect, plan.rate)
     least = observe.MIN_RATE_SHARE * (references[observe.RATE] or math.inf)
-    return rates if min(rates, default=0.0) >= least else ()
+    return rates if all(rate >= least for rate in rates) else ()
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
@@ -246,12 +251,17 @@ def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
 def _reasons_of_silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> dict[str, str]:
-    """Why hosts sent no result and took part in no test, sorted by their names."""
+    """Why hosts took part in no test, or had left before their last one; sorted by their names."""
     answered = [row for row in rows if row.error in (None, observe.SOME_LOST)]
     responsive = {name for row in answered for name in (row.client, row.server)}
     responsive |= {row.client for row in rows}
-    planned = {plan.hosts[index].name for slot in plan.slots for pair in slot for index in pair}
-    silent = sorted((planned | reasons.keys()) - responsive)
+    names, last_tests = [host.name for host in plan.hosts], dict[str, tuple[int, str]]()
+    for number, slot in enumerate(plan.tests):
+        for pair in slot:
+            last_tests.update({names[index]: (number, names[pair[0]]) for index in pair})
+    answered_tests = {(row.slot, row.client) for row in answered}
+    left = {name for name in reasons if last_tests.get(name) not in answered_tests}
+    silent = sorted((last_tests.keys() - responsive) | left)
     return {name: reasons.get(name, NO_REASON) for name in silent}
 
 
