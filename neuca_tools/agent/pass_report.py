@@ -1,4 +1,4 @@
-"""The purpose of a pass, and its report: in the journal, and in the run directory for status."""
+"""A pass: its decision, its purpose, its report in the journal and in the run directory."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import journal_fields, log_result
+from neuca_tools.apply.host import Host, journal_fields, log_result
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
@@ -24,6 +24,12 @@ from neuca_tools.status.report import read_report, report_now, write_report
 log = logging.getLogger("neuca")
 
 MAX_REMOVED = 1000  # lines that status keeps until the next boot
+
+
+def decide_pass(host: Host) -> Decision:
+    """The decision of a pass, with the name of each NIC in its record, which is saved first."""
+    decision = host.survey()
+    return decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Optional
 
 from neuca_tools.agent import first_boot
-from neuca_tools.agent.pass_report import Pass, failed_parts, indexes_of, report_pass
+from neuca_tools.agent.pass_report import Pass, decide_pass, failed_parts, indexes_of, report_pass
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, open_host
@@ -18,7 +18,6 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome as guest
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import of_kind
-from neuca_tools.state import updates
 from neuca_tools.state.active_document import NOT_ASKED, Intake, keep_document
 from neuca_tools.state.store import NO_ROOM, save_unsaved_files, save_unsaved_reason
 from neuca_tools.status.judge import Report, Status
@@ -69,8 +68,7 @@ def _apply_document(
     save_unsaved_files(config.state)
     first_boot.record_machine(config, host.intake)
     keep_document(host.intake, config.state, config.run_directory)
-    decision = host.survey()
-    decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
+    decision = decide_pass(host)
     indexes = indexes_of(decision)
     not_retried = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
     scope = None

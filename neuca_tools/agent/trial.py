@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.in_force import decide_document, note_seen
-from neuca_tools.agent.pass_report import Pass, log_change, report_pass
+from neuca_tools.agent.pass_report import Pass, decide_pass, log_change, report_pass
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.host import Host, open_host
 from neuca_tools.apply.transaction import Transaction
@@ -25,7 +25,7 @@ from neuca_tools.errors import NeucaError
 from neuca_tools.files import lock_holder, locked
 from neuca_tools.guest import outcome as guest
 from neuca_tools.model import Record
-from neuca_tools.state import store, updates
+from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.records import Trial, load_record
 from neuca_tools.status.judge import Report, Status
@@ -76,8 +76,7 @@ def _pass_on_trial(
     """
     config, intake = host.config, host.intake
     host.remove_journal()  # a pass that was interrupted is made again after the roll-back
-    decision = host.survey()
-    decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
+    decision = decide_pass(host)
     transaction = Transaction(host, Pass(scope=None), decision)
     trial_file.save_trial(config, intake, seconds, earlier_record, decision)
     began, end = time.monotonic(), STUCK

@@ -139,7 +139,6 @@ def _start_copier(output: Path) -> tuple[int, int]:
 
 
 def _copy_output(reading: int, file: int) -> NoReturn:
-    status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         cut = CUT_WITHOUT_JOURNAL if _is_null(sys.stdout.fileno()) else CUT_IN_FILE
@@ -154,9 +153,8 @@ def _copy_output(reading: int, file: int) -> NoReturn:
                 left -= len(part)
             with suppress(OSError):
                 os.write(sys.stdout.fileno(), part)
-        status = 0
     finally:
-        os._exit(status)
+        os._exit(0)
 
 
 def _is_null(descriptor: int) -> bool:

@@ -28,6 +28,8 @@ def diagnose(evidence: Evidence) -> product.Diagnosis:
         is_info = finding.severity == "info"
         assert 0 <= finding.share <= 1
         assert finding.end in ENDS
+        assert finding.severity in ("fault", "limit", "info")
+        assert finding.confidence in ("high", "medium", "low")
         assert finding.direction in (None, "forward", "reverse", "both")
         assert finding.text
         assert "{" not in finding.text + finding.advice

@@ -338,3 +338,9 @@ def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
         ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
     ):
         kernel_state.read_world()
+
+
+def test_a_route_of_ours_has_its_type_of_service():
+    fields = {"dst_len": 16, "table": 254, "type": 1, "proto": routing.ROUTE_PROTOCOL, "tos": 8}
+    message = body(rtmsg, {"RTA_DST": "10.2.0.0", "RTA_OIF": 3}, family=FAMILIES[4], **fields)
+    assert [route.traits.tos for route in routing.parse_routes(message, {})] == [8]

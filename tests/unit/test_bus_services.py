@@ -200,6 +200,7 @@ def test_the_servers_and_domains_of_a_link():
         (2, "search", "x.example ~y.example", [
             ("SetLinkDomains", 2, [("x.example", False), ("y.example", True)]),
         ]),
+        (2, "search", "sub.c.example", [("SetLinkDomains", 2, [("sub.c.example", False)])]),
         (2, "search", "none", [("SetLinkDomains", 2, [])]),  # it has servers
         (4, "search", "none", [("RevertLink", 4)]),
         (0, "nameservers", "none", [("SetLinkDefaultRoute", 0, False), ("SetLinkDNS", 0, [])]),
@@ -228,9 +229,3 @@ def test_why_a_domain_is_not_set(service, value, number, text):
     with pytest.raises(ApplyError) as caught:
         service.write(2, "search", value)
     assert (caught.value.text, caught.value.errno) == (text, number)
-
-
-def test_a_domain_of_a_link_that_is_no_default_route_may_overlap():
-    service, calls = resolved()
-    service.write(2, "search", "sub.c.example")
-    assert calls == [("SetLinkDomains", 2, [("sub.c.example", False)])]

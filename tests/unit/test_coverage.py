@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_interface, ip_network
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from worlds import LAWS, Agent, document_texts, kernels, key, mac, machine, nic
 
 from neuca_tools.desired import coverage
 from neuca_tools.model import Device
-from neuca_tools.model.routing import ROUTE_PROTOCOL
+from neuca_tools.model.routing import ROUTE_PROTOCOL, Rule, SeenRule
 from neuca_tools.model.topology import METADATA_HOSTS
 
 NIC2 = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"
@@ -277,3 +278,8 @@ def test_a_requested_route_that_another_program_has_with_a_lower_metric_is_noted
     text = "routes: overridden: another program routes 10.42.0.0/16 through docker0 (metric 0)"
     assert notes_beside("10.42.0.1/16", routes) == [(text, key(2))]
     assert notes_beside("10.42.0.1/24", routes) == []
+
+
+def test_the_tables_that_rules_of_other_programs_look_up_are_shared():
+    rules = [SeenRule(Rule(4, 99, 100), 3), SeenRule(Rule(4, 99, 200), ROUTE_PROTOCOL)]
+    assert coverage.shared_tables(SimpleNamespace(rules=rules)) == {254, 100}

@@ -8,6 +8,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from neuca_tools.commands.data import _section_json
 from neuca_tools.documents import parse
 from neuca_tools.model import RouteRequest
 from neuca_tools.model.rows import Storage, User
@@ -393,3 +394,12 @@ def test_mutual_chap_of_no_device_is_a_fault():
     assert [fault.text for fault in document.faults] == [
         'line 3: [storage] "dev2.mutual-chap" = "(redacted)": it is for a device that is not listed'
     ]
+
+
+def test_a_section_for_a_program_has_its_own_lines():
+    document = parse(
+        "[global]\nrouter = true\n[users]\nann = yes\n[routes]\n10.2.0.0/16 = 10.1.0.9\n"
+    )
+    assert _section_json("users", document)["items"] == {"ann": "yes"}
+    routes = _section_json("routes", document)
+    assert (routes["items"], routes["router"]) == ({"10.2.0.0/16": "10.1.0.9"}, document.router)

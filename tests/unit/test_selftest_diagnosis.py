@@ -412,6 +412,8 @@ def test_a_buffer_is_twice_the_bandwidth_delay_product_in_whole_mebibytes():
         (252e6, "252 Mbit/s"),
         (1.54e9, "1.54 Gbit/s"),
         (999.96e6, "1.00 Gbit/s"),
+        (99.95e6, "100 Mbit/s"),
+        (9.995e6, "10.0 Mbit/s"),
         (0, "0 bit/s"),
     ],
 )

@@ -248,6 +248,11 @@ def test_a_config_drive_without_latest_has_its_newest_version_read(tmp_path):
     assert ask(f"configdrive={tmp_path}").parts["network_data.json"] == NETWORK
 
 
+def test_a_config_drive_that_cannot_be_listed_is_not_taken_for_empty(tmp_path):
+    (tmp_path / "openstack").symlink_to("openstack")
+    assert "Too many levels of symbolic links" in reason(f"configdrive={tmp_path}")
+
+
 def test_the_user_data_of_the_ec2_tree_of_a_drive_is_the_second_choice(tmp_path):
     fill(tmp_path, {**DRIVE, "ec2/latest/user-data": b"second"})
     assert ask(f"configdrive={tmp_path}").data == b"[global]\n"
