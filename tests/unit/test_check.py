@@ -288,6 +288,12 @@ def test_links_of_version_1_are_looked_up_by_their_names():
     assert found(text)[1] == [(7, "warning", "")]
 
 
+def test_a_port_of_a_platforms_bridge_with_addresses_is_named_once():
+    text = "version: 2\nethernets: {a: {addresses: [10.1.0.1/24]}}\nbridges: {br0: {interfaces: [a]}}\n"
+    (finding,) = check(text.encode()).findings
+    assert finding.text == "a port of bridge br0 cannot have addresses: give them to that"
+
+
 def test_an_id_of_network_data_is_the_name_of_no_nic():
     text = (
         '{"links": [{"id": "port0", "type": "phy", "ethernet_mac_address": "02:00:00:00:00:01"},\n'
