@@ -70,6 +70,7 @@ _NETPLAN = _VERSION_1 | frozenset(
     " ra-overrides".split()
 )
 _OPENSTACK = frozenset("links networks services routes vif_id network_id".split())
+_LISTS = frozenset({"links", "networks"})  # without them it is another document of a cloud
 _SUBNETS = frozenset((*automatic.DHCP, *automatic.ADVERTISED, "static", "static6", "manual"))
 # Words of the formats for kinds of links, subnets, networks and routes, and for modes.
 _WORDS = {
@@ -108,6 +109,9 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     # Beside `network` may be the meta-data of VMware's guestinfo.
     own = {"network": tree["network"]} if isinstance(tree.get("network"), dict) else tree
     misspelled = dict(_misspelled_keys(own, *_known_keys(kind, tree)))
+    keys = {misspelled.get(key, key) for key in tree}
+    if kind == openstack.NAME and tree and "services" not in tree and not keys & _LISTS:
+        raise unreadable('it has neither "links" nor "networks"', kind)
     for path, meant in misspelled.items():
         text = with_suggestion(f'"{clip(path)}": unknown key', meant)
         yield Finding(_line_of(lines, path), "error", text, meant)

@@ -288,6 +288,20 @@ def test_links_of_version_1_are_looked_up_by_their_names():
     assert found(text)[1] == [(7, "warning", "")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"droplet_id": 1, "dns": {"nameservers": []}, "interfaces": {}}',
+        '{"uuid": "i-1", "devices": [], "public_keys": {}}',
+        '{"instance-id": "i-1", "DNSServers": []}',
+    ],
+)
+def test_another_document_of_a_cloud_gets_one_error(text):
+    (finding,) = check(text.encode()).findings
+    said = 'cannot read network_data.json: it has neither "links" nor "networks"'
+    assert (finding.severity, finding.text) == ("error", said)
+
+
 def test_a_port_of_a_platforms_bridge_with_addresses_is_named_once():
     text = "version: 2\nethernets: {a: {addresses: [10.1.0.1/24]}}\nbridges: {br0: {interfaces: [a]}}\n"
     (finding,) = check(text.encode()).findings
