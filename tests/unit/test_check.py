@@ -294,6 +294,7 @@ def test_links_of_version_1_are_looked_up_by_their_names():
         '{"droplet_id": 1, "dns": {"nameservers": []}, "interfaces": {}}',
         '{"uuid": "i-1", "devices": [], "public_keys": {}}',
         '{"instance-id": "i-1", "DNSServers": []}',
+        '{"id": "X", "network": {"bonding": {"mode": 4}, "addresses": [{"management": true}]}}',
     ],
 )
 def test_another_document_of_a_cloud_gets_one_error(text):
