@@ -89,7 +89,9 @@ def read_volume(place: Path) -> Volume:
 
 
 def store_volume(volume: Volume, run_directory: Path) -> None:
-    """Replace the documents of the last volume of this kind. Raises ApplyError."""
+    """Replace the documents of the last volume of this kind. Raises SourceError and ApplyError."""
+    if volume.kind == SEED and not volume.documents.keys() >= {"user-data", "meta-data"}:
+        raise SourceError("its NoCloud seed has no user-data or no meta-data")
     place = run_directory / DRIVES / volume.kind
     files: dict[Path, Optional[bytes]] = dict.fromkeys(filter(Path.is_file, place.rglob("*")))
     files |= {place / name: data for name, data in volume.documents.items()}

@@ -88,11 +88,13 @@ def _print_or_fail(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
 
 
 def stored_document(config: Config) -> Intake:
-    """The last good document; if there is none, root reads the sources."""
+    """The last good document; if there is none, root reads the sources. Raises NeucaError."""
     intake = last_confirmed(config.state, config.run_directory)
-    if intake.document is None and is_root():
-        return read_document(config, None)
-    return intake
+    if intake.document is not None:
+        return intake
+    if not is_root():
+        raise NeucaError(f"read the document: {intake.reason}; only root may query the sources")
+    return read_document(config, None)
 
 
 def _public_ip(config: Config) -> Optional[str]:

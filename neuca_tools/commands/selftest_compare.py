@@ -31,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         raise ArgumentsError("compare: at least two runs are required, or last-boot")
     changes = compare(runs[:-1], runs[-1])
+    if any(run.phases for run in runs) and not (changes.rates or changes.changes):
+        raise SelftestError("compare: no test of the last run has a rate in an earlier one")
     code = changes.exit_code
     _write_files(arguments, list(zip(_run_names(arguments, runs), runs)), changes)
     if arguments.json:

@@ -106,9 +106,11 @@ def _kind_of_json(data: bytes) -> Kind:
         tree = from_json(data, openstack.NAME)
     except DocumentError:
         return "network_data.json"
-    if isinstance(tree, dict) and tree.keys() & {"network", "version", "ethernets"}:
-        return "network-config"
-    return "network_data.json"
+    inner = tree.get("network", tree) if isinstance(tree, dict) else {}
+    # Other documents of clouds have an object of this name too.
+    keys = {"version", "config", "ethernets", "bonds", "bridges", "vlans"}
+    is_config = not isinstance(inner, dict) or inner.keys() & keys
+    return "network-config" if is_config else "network_data.json"
 
 
 # --- NEuca's own format ---------------------------------------------------------------------------

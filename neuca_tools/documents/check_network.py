@@ -148,8 +148,8 @@ def _member_clashes(links: Iterable[LinkRequest]) -> Iterator[Clash]:
     for request in links:
         above = upper.get(request.key)
         if above and above.key.kind != "vrf" and request.addresses:
-            what = "member of the bond" if above.key.kind == "bond" else "port of the bridge"
-            text = f"a {what} {_link_label(above)} cannot have addresses: give them to that"
+            what = "member" if above.key.kind == "bond" else "port"
+            text = f"a {what} of {_link_label(above)} cannot have addresses: give them to that"
             yield Clash(_place_of(request, _ADDRESSES), str(request.addresses[0].ip), text)
 
 

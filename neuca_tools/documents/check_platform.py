@@ -106,6 +106,8 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     # Beside `network` may be the meta-data of VMware's guestinfo.
     own = {"network": tree["network"]} if isinstance(tree.get("network"), dict) else tree
     misspelled = dict(_misspelled_keys(own, *_known_keys(kind, tree)))
+    if kind == openstack.NAME and _is_another_kind(tree, misspelled):
+        raise unreadable('it has neither "links" nor "networks"', kind)
     for path, meant in misspelled.items():
         text = with_suggestion(f'"{clip(path)}": unknown key', meant)
         yield Finding(_line_of(lines, path), "error", text, meant)
@@ -114,6 +116,12 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     if isinstance(corrected, dict) and corrected:
         written = data.decode("utf-8", "replace").splitlines()
         yield from _reader_findings(corrected, kind, corrector.lines, written)
+
+
+def _is_another_kind(tree: dict[str, Tree], misspelled: Mapping[str, str]) -> bool:
+    """Whether an object is no network_data.json, but another document of a cloud."""
+    keys = {misspelled.get(key, key) for key in tree}
+    return bool(tree) and "services" not in tree and not keys & {"links", "networks"}
 
 
 def _known_keys(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float]:

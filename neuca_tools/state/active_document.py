@@ -370,9 +370,11 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     """The last good document with the sources' last answers; a redacted copy for other users."""
     intake = last_good(state_directory)
     if intake.document is None:
-        intake = last_good(run_directory)
+        intake = last_good(run_directory, intake.reason)
     recorded = {"reason": NOT_ASKED} | load_source_answers(run_directory)
     fresh = bool(intake.stored and recorded.get("sha256") == intake.stored.sha256)
     texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in ANSWER_FIELDS}
+    if intake.document is None:
+        texts["reason"] = intake.reason or texts["reason"]
     answers = {**texts, "none_for_us": bool(recorded.get("none_for_us"))}
     return intake._replace(stale=intake.document is not None and not fresh, **answers)

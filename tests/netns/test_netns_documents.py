@@ -199,8 +199,13 @@ def test_without_root_a_document_that_only_root_can_read_is_not_taken_for_none(l
     assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n").code == 0
     lab.document_file.chmod(0o600)
     lab.ip("address del 172.16.0.1/24 dev dp1")
-    plan = lab.neuca("plan", prefix=_nobody(lab))
+    nobody = _nobody(lab)
+    plan = lab.neuca("plan", prefix=nobody)
     assert (plan.out, plan.err) == ("add the address 172.16.0.1/24 to dp1\n", "")
+    (lab.folder / "run/document.json").unlink()
+    shown = lab.neuca("interfaces", "--json", prefix=nobody)
+    assert (shown.code, shown.out) == (1, "")
+    assert shown.err.startswith("neuca: read the document: read ")
     assert lab.once().code == 0
 
 

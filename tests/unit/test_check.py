@@ -288,6 +288,27 @@ def test_links_of_version_1_are_looked_up_by_their_names():
     assert found(text)[1] == [(7, "warning", "")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"droplet_id": 1, "dns": {"nameservers": []}, "interfaces": {}}',
+        '{"uuid": "i-1", "devices": [], "public_keys": {}}',
+        '{"instance-id": "i-1", "DNSServers": []}',
+        '{"id": "X", "network": {"bonding": {"mode": 4}, "addresses": [{"management": true}]}}',
+    ],
+)
+def test_another_document_of_a_cloud_gets_one_error(text):
+    (finding,) = check(text.encode()).findings
+    said = 'cannot read network_data.json: it has neither "links" nor "networks"'
+    assert (finding.severity, finding.text) == ("error", said)
+
+
+def test_a_port_of_a_platforms_bridge_with_addresses_is_named_once():
+    text = "version: 2\nethernets: {a: {addresses: [10.1.0.1/24]}}\nbridges: {br0: {interfaces: [a]}}\n"
+    (finding,) = check(text.encode()).findings
+    assert finding.text == "a port of bridge br0 cannot have addresses: give them to that"
+
+
 def test_an_id_of_network_data_is_the_name_of_no_nic():
     text = (
         '{"links": [{"id": "port0", "type": "phy", "ethernet_mac_address": "02:00:00:00:00:01"},\n'

@@ -101,6 +101,13 @@ def test_a_volume_without_documents_is_refused_and_takes_nothing_away(tmp_path):
     assert len(copied(tmp_path / "run")) == 3
 
 
+@pytest.mark.parametrize("missing", ["user-data", "meta-data"])
+def test_a_seed_that_the_source_would_take_for_none_is_refused(missing, tmp_path):
+    files = {name: data for name, data in SEED.items() if name != missing}
+    said = reason(fill(tmp_path / "one", files), tmp_path / "run")
+    assert said == "its NoCloud seed has no user-data or no meta-data"
+
+
 def test_a_link_that_leads_out_of_the_volume_is_refused(tmp_path):
     volume = fill(tmp_path / "volume", {"meta-data": b""})
     (tmp_path / "secret").write_bytes(b"x")

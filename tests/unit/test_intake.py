@@ -223,6 +223,14 @@ def test_a_look_without_an_answer_is_known_to_the_commands(place):
     assert said(last_confirmed(place.state, place.run)) == (False, False, "", "")
 
 
+def test_a_damaged_document_is_not_taken_for_none(place):
+    place.take(TEXT)
+    (place.state / "document.json").write_text("damaged")
+    (place.run / "document.json").unlink()
+    intake = last_confirmed(place.state, place.run)
+    assert (intake.document, f'"{place.state}/document.json"' in intake.reason) == (None, True)
+
+
 def test_users_other_than_root_get_the_copy(place):
     place.take(TEXT)
     (place.state / "document.json").unlink()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -222,6 +223,19 @@ def test_the_command_compares_files(tmp_path, capsys):
         "pass",
         False,
     )
+
+
+def test_runs_without_a_rate_in_common_do_not_pass(capsys):
+    data = Path(__file__).parent / "data/iperf"
+    tcp_run, udp_run, refused = (
+        str(data / f"3.12-{name}.json") for name in ("tcp", "udp", "refused")
+    )
+    for runs in (refused, refused), (refused, tcp_run), (tcp_run, udp_run):
+        assert main(["compare", *runs], "neuca-selftest") == 1
+        assert capsys.readouterr() == (
+            "",
+            "neuca-selftest: compare: no test of the last run has a rate in an earlier one\n",
+        )
 
 
 def test_the_file_that_cannot_be_compared_is_named(tmp_path, capsys):

@@ -263,6 +263,7 @@ def test_an_error_among_the_objects_of_debugging_is_read():
         ('{"start":' + "[" * 100_000, "the JSON cannot be read: it is nested too deeply"),
         ('{"start": ' + "9" * 5000 + "}", "iperf3 ended without a result or an error message"),
         ("{}", "iperf3 ended without a result or an error message"),
+        ('{"hops": [{"rtt": 1}]}', "the JSON is not that of iperf3"),
         ("[]", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
         ("", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
     ],

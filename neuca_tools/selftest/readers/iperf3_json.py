@@ -61,6 +61,8 @@ def read(document: str) -> Run:
         return Run("iperf3", error=reason, unreadable=True)
     if "event" in data and "data" in data:
         return read_result(_from_events(document[start:], decoder))
+    if data and not data.keys() & RESULT.keys():
+        return Run("iperf3", error="the JSON is not that of iperf3", unreadable=True)
     return read_result(data)
 
 
