@@ -13,7 +13,13 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
-from neuca_tools.model.topology import SWITCH, identity, nics_in, with_lower_devices
+from neuca_tools.model.topology import (
+    SWITCH,
+    VIRTUAL_NICS,
+    identity,
+    nics_in,
+    with_lower_devices,
+)
 
 # Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
 # link training take a few seconds), one without an address after the second (NetworkManager tries
@@ -51,10 +57,12 @@ def guest_macs(world: World) -> frozenset[str]:
 
     There is none if no hardware has an address: one may be the NIC of this host.
     """
-    nics, addressed = [*nics_in(world)], devices_with_address(world)
-    if not world.hosts_guests or not any(nic.hardware and nic.index in addressed for nic in nics):
+    guests = [device for device in world.devices.values() if device.kind in VIRTUAL_NICS]
+    if not guests or not world.hosts_guests:
         return frozenset()
-    return frozenset(identity(nic) for nic in nics if not nic.hardware)
+    addressed = map(world.devices.get, devices_with_address(world))
+    is_configured = any(device.hardware for device in addressed if device)
+    return frozenset(map(identity, guests)) if is_configured else frozenset()
 
 
 def _without_guests(

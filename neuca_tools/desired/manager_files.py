@@ -15,7 +15,7 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import ACCEPT_RA, OWN, UNCHANGED, UNRECORDED, LinkKey, Record, World
 from neuca_tools.model.links import MAX_ABSENT_NICS
 from neuca_tools.model.ports import is_guid
-from neuca_tools.model.topology import VIRTUAL_NICS, identity, nics_in
+from neuca_tools.model.topology import VIRTUAL_NICS
 
 
 class Places(NamedTuple):
@@ -63,9 +63,12 @@ def wanted_files(
 
 def with_lost_nics(record: Record, world: World, places: Places) -> Record:
     """The record with the present NICs that only our rules know: it may have been lost."""
+    devices = world.devices.values()
+    macs = {device.permanent_mac or device.mac for device in devices} - record.nics.keys()
+    if not macs:
+        return record
     directory = f"{places.udev}/"
     rules = {path.removeprefix(directory): content for path, content in world.files.items()}
-    macs = {*map(identity, nics_in(world))} - record.nics.keys()
     lost = marks.nics_in_rules(rules, places.substring, macs)
     return record._replace(nics={**record.nics, **lost}) if lost else record
 
@@ -180,7 +183,8 @@ class _Files:
 
     def _pinned_name(self, mac: str) -> str:
         """The name that the NIC should have at the next boot; empty if it is not known yet."""
-        requested, granted = self.resolution.requested_name(mac), self.names.get(LinkKey(mac))
+        key = LinkKey(mac)
+        requested, granted = self.resolution.requested_name(key), self.names.get(key)
         if requested and granted in (requested, None):
             return requested
         return self.record.nics.get(mac, UNRECORDED).name or granted or ""

@@ -101,11 +101,12 @@ class Resolution(NamedTuple):
         """Whether there is a document without an unusable part."""
         return self.trusted is None
 
-    def requested_name(self, mac: str) -> str:
+    def requested_name(self, key: LinkKey) -> str:
         """The name that is requested for a dataplane NIC; empty for none, and for other NICs."""
-        request = self.requests.get(LinkKey(mac))
-        is_dataplane = self.roles.role(mac) == "dataplane"
-        return (request.name or "") if request and is_dataplane else ""
+        request = self.requests.get(key)
+        if not request or not request.name or self.roles.role(key.mac) != "dataplane":
+            return ""
+        return request.name
 
     def is_undecided(self, key: LinkKey) -> bool:
         """Whether an unusable part of the document may be about this requested link."""

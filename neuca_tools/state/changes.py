@@ -167,6 +167,8 @@ def _without_passing_nics(record: Record, world: World) -> Record:
 
     A NIC with a random MAC is another one at each boot, and each keeps a name from all others.
     """
+    if len(record.nics) <= MAX_ABSENT_NICS:
+        return record
     others = record.nics.keys() - link_appearances(world).keys()
     nics = ((mac, record.nics[mac]) for mac in others)
     absent = {mac for mac, nic in nics if not (nic.role or nic.released or nic.applied)}

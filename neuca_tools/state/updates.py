@@ -100,8 +100,9 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
 
 def _name_to_record(mac: str, nic: NicRecord, resolution: Resolution) -> str:
     """The first name seen, until a document requests another name that can be given."""
-    granted = resolution.names.get(LinkKey(mac), "")
-    if granted and granted == resolution.requested_name(mac):
+    key = LinkKey(mac)
+    granted = resolution.names.get(key, "")
+    if granted and granted == resolution.requested_name(key):
         return granted
     return nic.name or granted
 
