@@ -17,7 +17,14 @@ import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.entities import Endpoint, Entity, Observation, Size, is_on_path
+from neuca_tools.selftest.mesh.entities import (
+    PAIRS,
+    Endpoint,
+    Entity,
+    Observation,
+    Size,
+    is_on_path,
+)
 from neuca_tools.selftest.mesh.localise import Suspect, Tally, explain_symptom, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
@@ -149,7 +156,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         for number, (one, two) in enumerate([*permutations(places, 2)] * 2)
     ]
     tally = Tally(seen)
-    assert len({one.kind for one, _, _ in tally.counts()}) == 11
+    assert len({one.kind for one, _, _ in tally.counts()}) == 12
     for entity in (None, Entity("host", ("a",)), Entity("groups-one-way", ("y", "z"))):
         if entity is not None:
             seen = [one for one in seen if not is_on_path(entity, one.sender, one.receiver)]
@@ -160,7 +167,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         for counted, bad_count, good_count in tally.counts():
             passed = [bad for way, bad in ways.items() if is_on_path(counted, *way)]
             tests = [one for bad in passed for one in bad]
-            if counted.kind != "pair":
+            if counted.kind not in PAIRS:
                 tests = [2 * sum(bad) >= len(bad) for bad in passed]
             assert (bad_count, good_count) == (tests.count(True), tests.count(False))
 

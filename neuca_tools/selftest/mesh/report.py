@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -168,16 +168,21 @@ def verdict_shortcomings(result: MeshResult) -> Iterator[tuple[str, str]]:
         pairs = verdict.untested
         verb = "has" if len(pairs) == 1 else "have"
         text = f"{counted(len(pairs), 'pair')} {verb} no result: {_hosts_of_pairs(pairs)}"
-        hosts = set(map(frozenset, pairs))
-        rows = [row for row in result.rows if row.text and {row.client, row.server} in hosts]
-        reasons = Counter(row.text for row in rows).most_common(1)
-        yield "NOT TESTED", ": ".join([text, *(str(reason) for reason, _ in reasons)])
+        yield "NOT TESTED", text + _usual_reason(result.rows, pairs)
     if verdict.is_disturbed:
         text = (
             f"in {verdict.disturbed} of {verdict.tested} tests, other load kept processors of the"
             f" hosts busy; {verdict.unexplained} are bad or failed without another reason"
         )
         yield "DISTURBED", text
+
+
+def _usual_reason(rows: Iterable[Row], pairs: Iterable[tuple[str, str]]) -> str:
+    """What most tests of these pairs say, after a colon; empty if they say nothing."""
+    hosts = set(map(frozenset, pairs))
+    own = (row for row in rows if {row.client, row.server} in hosts)
+    reasons = Counter(f": {row.text}" for row in own if row.text).most_common(1)
+    return reasons[0][0] if reasons else ""
 
 
 def _hosts_of_pairs(pairs: Sequence[tuple[str, str]]) -> str:

@@ -138,7 +138,7 @@ def judge_mesh(
     """
     all_rows, rows, reasons = rows, tests_of(plan, rows), reasons or {}
     tested, silent = len(rows), _reasons_of_silent_hosts(plan, rows, reasons)
-    rows = [row for row in rows if row.error is None or row.server not in silent.keys() & reasons]
+    rows = _without_tests_of(silent.keys() & reasons, rows)
     suspects, observations = find_suspects(plan, rows).suspects, observe.observe_tests(plan, rows)
     findings = [
         _with_diagnosis(plan, finding, all_rows)
@@ -162,6 +162,11 @@ def judge_mesh(
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad | _below_expected(plan, rows)),
     )
+
+
+def _without_tests_of(left: Collection[str], rows: Iterable[Row]) -> list[Row]:
+    """The rows without the failed tests of servers that had left."""
+    return [row for row in rows if row.error is None or row.server not in left]
 
 
 def _findings_of(
@@ -255,14 +260,20 @@ def _reasons_of_silent_hosts(
     answered = [row for row in rows if row.error in (None, observe.SOME_LOST)]
     responsive = {name for row in answered for name in (row.client, row.server)}
     responsive |= {row.client for row in rows}
-    names, last_tests = [host.name for host in plan.hosts], dict[str, tuple[int, str]]()
-    for number, slot in enumerate(plan.tests):
-        for pair in slot:
-            last_tests.update({names[index]: (number, names[pair[0]]) for index in pair})
+    last_tests = _last_test_by_host(plan)
     answered_tests = {(row.slot, row.client) for row in answered}
     left = {name for name in reasons if last_tests.get(name) not in answered_tests}
     silent = sorted((last_tests.keys() - responsive) | left)
     return {name: reasons.get(name, NO_REASON) for name in silent}
+
+
+def _last_test_by_host(plan: MeshPlan) -> dict[str, tuple[int, str]]:
+    """The slot and the client of the last test of each host."""
+    names, last_tests = [host.name for host in plan.hosts], dict[str, tuple[int, str]]()
+    for number, slot in enumerate(plan.tests):
+        for client, server in slot:
+            last_tests[names[client]] = last_tests[names[server]] = (number, names[client])
+    return last_tests
 
 
 def _finding_of(
