@@ -89,7 +89,7 @@ class _Retests:
         if entity.kind in PAIRS:
             host, other = entity.names
             ways = (self._failed_way.get(entity, way) for way in ((host, other), (other, host)))
-            return self._first(ways, 2, TESTS_OF_A_HOST)
+            return self._first(ways, 2, 2 * TESTS_OF_A_HOST)
         return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
 
     def _cleared_partners(self, name: str, turn: int) -> list[str]:
