@@ -13,13 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
-from neuca_tools.model.topology import (
-    SWITCH,
-    VIRTUAL_NICS,
-    identity,
-    nics_in,
-    with_lower_devices,
-)
+from neuca_tools.model.topology import SWITCH, identity, nics_in, with_lower_devices
 
 # Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
 # link training take a few seconds), one without an address after the second (NetworkManager tries
@@ -50,19 +44,6 @@ def believed_nic(world: World, candidates: Collection[str]) -> Belief:
         if not _is_passed_over(nic, world):
             return Belief(identity(nic), tuple(leased) if world.is_aged(LEASE_SECONDS) else ())
     return Belief()
-
-
-def guest_macs(world: World) -> frozenset[str]:
-    """The veths and taps of containers, guests and VPNs of this host: a route shows none of them.
-
-    There is none if no hardware has an address: one may be the NIC of this host.
-    """
-    guests = [device for device in world.devices.values() if device.kind in VIRTUAL_NICS]
-    if not guests or not world.hosts_guests:
-        return frozenset()
-    addressed = map(world.devices.get, devices_with_address(world))
-    is_configured = any(device.hardware for device in addressed if device)
-    return frozenset(map(identity, guests)) if is_configured else frozenset()
 
 
 def _without_guests(

@@ -75,7 +75,7 @@ class _Chooser:
         self, world: World, policy: Policy, record: Record, claims: PlatformClaims
     ) -> None:
         self.world, self.policy, self.record, self.claims = world, policy, record, claims
-        self.guests, self._nics_by_index = first_nic.guest_macs(world), dict[int, frozenset[str]]()
+        self._nics_by_index: dict[int, frozenset[str]] = {}
         self.present = {*map(identity, nics_in(world))}
         self.dataplane, self.recorded = record.macs_of("dataplane"), record.macs_of("management")
         self.certain = {mac for mac in self.recorded if not record.nics[mac].doubtful}
@@ -222,7 +222,7 @@ class _Chooser:
         A route from DHCP proves nothing on a NIC for which the document has neither DHCP nor a
         gateway if it has them for other NICs.
         """
-        nics = self._nics(self.world.metadata_index) - self.dataplane
+        nics = nics_below(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()
         signs = [*filter(self._is_sign, ways)]
         if (ways and not signs) or (ways and all(map(self._is_advertised, ways))):
@@ -293,7 +293,7 @@ class _Chooser:
         if not named or self.policy.management & self.present or self._has_default(named):
             return frozenset()
         ways = best_default_routes(route for route in self.default_routes if route.to.version == 4)
-        service = self._nics(self.world.metadata_index)
+        service = nics_below(self.world, [self.world.metadata_index])
         return service & self._macs_on(ways) - self.dataplane
 
     def _is_possible(self, nics: Collection[str]) -> bool:
@@ -326,7 +326,7 @@ class _Chooser:
         document.
         """
         for route in sorted(routes, key=lambda route: route.index != self.world.metadata_index):
-            nics = self._nics(route.index) - self.dataplane
+            nics = nics_below(self.world, [route.index]) - self.dataplane
             if nics and (self._is_manual(route) or self._is_possible(nics)):
                 return {*nics}
         return set()
@@ -362,12 +362,12 @@ class _Chooser:
         }
 
     def _macs_on(self, routes: Iterable[Route]) -> frozenset[str]:
-        return frozenset().union(*(self._nics(route.index) for route in routes))
+        return nics_below(self.world, (route.index for route in routes))
 
     def _nics(self, index: int) -> frozenset[str]:
         """The MACs of the NICs of one device, looked up once."""
         if index not in self._nics_by_index:
-            self._nics_by_index[index] = nics_below(self.world, [index]) - self.guests
+            self._nics_by_index[index] = nics_below(self.world, [index])
         return self._nics_by_index[index]
 
     def _doubtful_families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
