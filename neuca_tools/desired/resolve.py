@@ -267,7 +267,7 @@ def _hops_of_own_tables(
     `taken` are the identities of the requested routes.
     """
     hops, refused = routing_tables.of_own_tables(routing.duplicates, policy, taken)
-    taken = taken.union(hop.identity for hop in hops)
+    taken = learned.taken_identities.union(hop.identity for hop in hops)
     more, unused = routing_tables.of_own_tables(learned.duplicates, policy, taken)
     problems = [
         Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}") for hop in refused

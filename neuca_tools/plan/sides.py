@@ -209,8 +209,10 @@ class Sides:
                 yield keys[route.index]
 
     def is_reached_otherwise(self, key: LinkKey, via: Optional[Host]) -> bool:
-        """Whether a next hop on the link is in no network of its present addresses."""
-        return via is None or not any(via in own.network for own in self.current(key).addresses)
+        """Whether a next hop on the link is in no network of its present IPv4 addresses."""
+        if via is None or via.version == 6:
+            return True
+        return not any(via in own.network for own in self.current(key).addresses)
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
         pairs = {(key, own) for own in self.current(key).addresses if own.version == 4}

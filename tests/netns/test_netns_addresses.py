@@ -205,13 +205,14 @@ def test_a_nic_with_direct_ipv4_routes_goes_from_ipv4_to_ipv6(lab, kept):
 
 def test_routes_of_others_that_need_no_address_of_ours_outlive_the_last_one(lab):
     lab.veth("dp1", 1)
-    lab.once(up("172.16.0.1/24"))
+    lab.once(up("172.16.0.1/24", "fd00:16::1/64"))
     lab.ip("nexthop add id 5 dev dp1")
     kept = ["10.60.0.0/16 dev dp1", "10.61.0.0/16 via 10.60.0.9 dev dp1", "10.62.0.0/16 nhid 5"]
+    kept += ["10.62.1.0/24 via inet6 fd00:16::9 dev dp1"]
     lost = ["10.63.0.0/16 via 172.16.0.9 dev dp1", "10.64.0.0/16 dev dp1 src 172.16.0.1"]
     for words in (*kept, *lost):
         lab.ip(f"route add {words}")
-    assert lab.once(f"[interfaces]\n{mac(1)} = up\n").code == 0
+    assert lab.once(up("fd00:16::1/64")).code == 0
     present = [route["dst"] for route in lab.look("route show dev dp1")]
     assert present == [words.split()[0] for words in kept]
 

@@ -455,6 +455,15 @@ def test_a_route_whose_place_another_one_has_is_in_the_table_of_its_link():
     assert (tables["10.50.0.0/16"], refusals(found)) == (31001, [])
 
 
+def test_without_policy_routing_such_a_route_is_not_set_in_the_place_of_the_other():
+    theirs = route("10.50.0.0/16", 2, "10.9.0.7", 1024, 4)
+    look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))
+    found = solve(replace(look, routes=(*look.routes, theirs)))
+    text = "there is another route with the same prefix and metric"
+    assert (main_routes(found), len(refusals(found))) == ({("10.9.0.0/24", None)}, 1)
+    assert refusals(found)[0].endswith(text)
+
+
 def test_a_route_that_is_there_already_is_neither_set_nor_reported():
     theirs = route("10.9.0.0/24", 2, None, 1024, KERNEL)
     look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))
