@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
-from neuca_tools.backends.kernel_state import present_macs
 from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
@@ -33,10 +32,10 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import locked, names_in, observed_content
+from neuca_tools.files import locked, observed_content
 from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, Requests, World
 from neuca_tools.model.ports import identity_forms
-from neuca_tools.model.topology import identity, with_lower_devices
+from neuca_tools.model.topology import identity, nics_in, with_lower_devices
 from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch_document, last_good
 from neuca_tools.state.records import load_record
@@ -55,27 +54,27 @@ LOCAL_SOURCES_SECONDS = 2.0  # for all sources that need no network
 def pin_names(config: Config) -> bool:
     """Rename NICs; return whether each has its name now. Raises ObserveError, RecordError."""
     requests, record = _recorded_requests(config)
-    if not record.nics and not requests:
+    if not (record.nics or requests or first_boot.udev_rules(config)):
         return True  # the first boot of an image: no name is recorded or asked for
     has_udev = config.managers == "auto" and udev.serves_this_namespace()
     with Netlink() as netlink, Watch() as watch:
         if has_udev and not needs_no_wait(config, netlink.look(())):
             udev.await_empty_queue(UDEV_SETTLE_SECONDS)
-        if _set_state_aside(config):
-            requests, record = _recorded_requests(config)
+        _set_state_aside(config)
         world = netlink.look(())
-        names = _requested_names(config, world, requests, record)
+        names = _requested_names(config, world)
         moved = rename_devices(names.wanted, world, netlink, watch)
         after = netlink.look(())
     if has_udev and not names.are_set(world):
         _announce_to_udev({**moved, **_not_ready(after)})
-    return _report_wrong(names, record, world, after)
+    return _report_wrong(names, world, after)
 
 
 class _Names(NamedTuple):
     """The name that each NIC should have, by index; devices `in_use` are left as they are."""
 
     requests: Requests
+    record: Record
     roles: Roles
     in_use: frozenset[int]
     wanted: Mapping[int, str]
@@ -84,7 +83,10 @@ class _Names(NamedTuple):
         return all(world.devices[index].name == name for index, name in self.wanted.items())
 
 
-def _requested_names(config: Config, world: World, requests: Requests, record: Record) -> _Names:
+def _requested_names(config: Config, world: World) -> _Names:
+    requests, record = _recorded_requests(config)
+    if not record.nics:
+        record = record._replace(nics=_nics_in_rules(config, world))
     # Of the GUIDs of InfiniBand ports, documents may give six bytes.
     bound = bindings.bound_links(requests.values(), bindings.guid_by_short_form(world, record))
     requests = {request.key: request for request in bound}
@@ -93,47 +95,42 @@ def _requested_names(config: Config, world: World, requests: Requests, record: R
     roles = assign_roles(world, {key.mac for key in requests}, policy, record)
     in_use = devices_in_use(world)
     wanted = boot_names(world, roles, requests, record, in_use)
-    return _Names(requests, roles, in_use, wanted)
+    return _Names(requests, record, roles, in_use, wanted)
 
 
-def _set_state_aside(config: Config) -> bool:
-    """Whether the state was another machine's, and is set aside now."""
+def _set_state_aside(config: Config) -> None:
     try:
-        return first_boot.set_aside_foreign_state(config)
+        first_boot.set_aside_foreign_state(config)
     except (ApplyError, ObserveError) as error:
         # It may stay for now: names are recorded by MAC, and no NIC here has a recorded one.
         log.error("%s", error.text)
-        return False
 
 
 def needs_no_wait(config: Config, world: World) -> bool:
     """Whether a boot with the NICs of this look need not wait for udev.
 
-    Each has its name. No recorded NIC is absent, so that nothing that appears takes its name, and
-    each has a rule, which keeps it. False if none is recorded. Raises RecordError, ObserveError.
+    Each has its name. No NIC with a rule is absent, so that nothing that appears takes its name,
+    and each recorded NIC has one. False if none is recorded. Raises RecordError, ObserveError.
     """
-    requests, record = _recorded_requests(config)
-    kept = {mac for mac, nic in record.nics.items() if not nic.released} - config.ignored_macs
+    names = _requested_names(config, world)
+    nics = names.record.nics.items()
+    kept = {mac for mac, nic in nics if not nic.released} - config.ignored_macs
     recorded = {mac for mac in kept if not LinkKey(mac).virtual_kind}
-    rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
-    names = _requested_names(config, world, requests, record)
+    files = first_boot.udev_rules(config)
+    rules = {rule_mac(path.name, config.udev_substring) for path in files} - {None}
     present = names.roles.nics.keys()
-    return bool(recorded) and recorded <= present & rules and names.are_set(world)
+    return bool(recorded) and recorded <= rules <= present and names.are_set(world)
 
 
 def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
-    document, record = last_good(config.state).document, load_record(config.state)
-    if not record.nics:
-        record = record._replace(nics=_nics_in_rules(config))
-    return merge_layers(document.links if document else (), config.links), record
+    document = last_good(config.state).document
+    return merge_layers(document.links if document else (), config.links), load_record(config.state)
 
 
-def _nics_in_rules(config: Config) -> dict[str, NicRecord]:
+def _nics_in_rules(config: Config, world: World) -> dict[str, NicRecord]:
     """What is known of the present NICs although the record was lost. Raises ObserveError."""
-    names, substring = names_in(config.udev_directory), config.udev_substring
-    paths = [config.udev_directory / name for name in names if rule_mac(name, substring)]
-    rules = {path.name: observed_content(path) for path in paths}
-    return nics_in_rules(rules, substring, present_macs()) if rules else {}
+    rules = {path.name: observed_content(path) for path in first_boot.udev_rules(config)}
+    return nics_in_rules(rules, config.udev_substring, {*map(identity, nics_in(world))})
 
 
 def read_local_sources(config: Config) -> Intake:
@@ -298,9 +295,9 @@ def _announce_to_udev(moved: Mapping[int, str]) -> None:
         log.error('udev has not processed "%s" within %g s', moved[index], UDEV_ANNOUNCE_SECONDS)
 
 
-def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:
+def _report_wrong(names: _Names, before: World, after: World) -> bool:
     """Log the NICs that do not have their name. Returns whether there is none."""
-    own = own_names(names.roles, names.requests, record)
+    own = own_names(names.roles, names.requests, names.record)
     held = {mac: nic for mac, nic in names.roles.nics.items() if nic.index in names.in_use}
     in_use = {nic.index: own.get(LinkKey(mac), nic.name) for mac, nic in held.items()}
     current = {index: device.name for index, device in after.devices.items()}

@@ -9,6 +9,7 @@ from worlds import mac, nic, world
 
 from neuca_tools.agent.boot_names import needs_no_wait
 from neuca_tools.config import load_config
+from neuca_tools.desired.marks import udev_rule
 from neuca_tools.errors import RecordError
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.model.rows import StoredDocument
@@ -80,6 +81,15 @@ def test_a_nic_whose_name_no_rule_keeps_is_waited_for(host, address):
 def test_a_nic_that_is_still_missing_is_waited_for(host):
     """A stranger that appears after the look could have its name."""
     assert not host.goes_on({name: own for name, own in NICS.items() if own != mac(2)})
+
+
+def test_a_nic_that_is_still_missing_is_waited_for_if_the_record_was_lost(host):
+    """Only the rules of NICs that are present say what was recorded."""
+    for name, address in NICS.items():
+        host.rule(address).write_bytes(udev_rule(address, name, address != mac(9)))
+    assert host.goes_on(record=None)
+    assert not host.goes_on({name: NICS[name] for name in ("eth0", "eth1")}, record=None)
+    assert not host.goes_on({"eth0": mac(9), "eth1": mac(2), "eth2": mac(1)}, record=None)
 
 
 def test_a_nic_that_is_ignored_or_released_needs_no_rule(host):
