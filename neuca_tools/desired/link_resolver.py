@@ -64,19 +64,20 @@ class LinkResolver(CommonSettings):
         self._names_given_up = frozenset(self._exchanged_names(taken))
 
     def _exchanged_names(self, taken: Mapping[LinkKey, str]) -> Iterator[str]:
-        """The names of present VLANs of ours that get other ones, maybe those of each other.
+        """Reserve names for present VLANs of ours; return those that they give up for others.
 
         `taken` has the names of the NICs then.
         """
-        ours, devices = self.record.owned.vlans, self.device_by_link
-        vlans = (key for key in self.requests if key.vlan_id is not None and key in ours)
-        present = {key: devices[key].name for key in vlans if key in devices}
+        devices = self.device_by_link
+        ours = self.record.owned.vlans & self.requests.keys() & devices.keys()
+        present = {key: devices[key].name for key in ours if key.vlan_id is not None}
         wishes = {
             key: self.requests[key].name or vlan_name(taken.get(key.nic, key.virtual_name), key)
             for key in present
         }
         others = self.virtual_links.device_by_name.keys() - {*present.values()}
-        names = grant_wishes(wishes, present, others | {*taken.values()}, self.requests)
+        names = grant_wishes(wishes, present, others | self._key_by_name.keys(), self.requests)
+        self._key_by_name.update((name, key) for key, name in names.items())
         return (name for key, name in present.items() if names.get(key, name) != name)
 
     def resolve(self) -> dict[LinkKey, Link]:

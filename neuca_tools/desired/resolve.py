@@ -267,8 +267,8 @@ def _hops_of_own_tables(
     `taken` are the identities of the requested routes.
     """
     hops, refused = routing_tables.of_own_tables(routing.duplicates, policy, taken)
-    taken = learned.taken_identities.union(hop.identity for hop in hops)
-    more, unused = routing_tables.of_own_tables(learned.duplicates, policy, taken)
+    others = learned.taken_identities.union(hop.identity for hop in hops)
+    more, unused = routing_tables.of_own_tables(learned.duplicates, policy, others)
     problems = [
         Problem("refused", f"route to {hop.to}: {duplicate_reason(hop)}") for hop in refused
     ]
