@@ -240,8 +240,12 @@ def reordered_packets(look: Look) -> Optional[Hit]:
     )
     if look.is_sampled:
         return hit
-    text = f"{hit.text}, or arrived twice, which iperf counts alike"
-    return hit._replace(text=text, confidence="medium")
+    hit = hit._replace(text=f"{hit.text}, or arrived twice, which iperf counts alike")
+    if look.flow.received.out_of_order != look.flow.received.lost:
+        return hit._replace(confidence="medium")
+    # https://github.com/esnet/iperf/issues/329
+    text = f"{hit.text}; iperf3 before 3.1.2 prints there how many were lost"
+    return hit._replace(text=text, confidence="low")
 
 
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:

@@ -55,7 +55,7 @@ _TAKEN = re.compile(r"^\W{0,8}Time: (.{1,60})$", re.MULTILINE)
 _SYSTEM = re.compile(
     r"^\W{0,8}((?:Linux|Darwin|FreeBSD|CYGWIN\S{0,20}|SunOS) .{1,150})$", re.MULTILINE
 )
-_ORDER = re.compile(r"(\d{1,18}) datagrams received out-of-order")  # before 3.7
+_ORDER = re.compile(r"(\d{1,18}) datagrams received out-of-order")
 _CONGESTION = re.compile(r"^\W{0,8}snd_tcp_congestion (\w{1,20})", re.MULTILINE)  # -V
 _CPU = re.compile(
     r"CPU Utilization: local/(\w{6,8}) ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
@@ -107,11 +107,11 @@ def read(document: str) -> Run:
 
 
 def _with_order(flows: tuple[Flow, ...], document: str) -> tuple[Flow, ...]:
-    """With the datagrams that were overtaken, which are printed for all streams together."""
-    late = parse_whole(parse_float(first_group(_ORDER, document)))
-    if late is None or len(flows) != 1:
+    """With the datagrams that were overtaken, of which each stream has a line ("[SUM]")."""
+    counts = list(map(int, _ORDER.findall(document)))
+    if not counts or len(flows) != 1:
         return flows
-    return (replace(flows[0], received=replace(flows[0].received, out_of_order=late)),)
+    return (replace(flows[0], received=replace(flows[0].received, out_of_order=sum(counts))),)
 
 
 def _find_protocol(text: Text, document: str) -> str:
