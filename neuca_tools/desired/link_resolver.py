@@ -68,9 +68,9 @@ class LinkResolver(CommonSettings):
 
         `taken` has the names of the NICs then.
         """
-        devices = self.device_by_link
-        ours = self.record.owned.vlans & self.requests.keys() & devices.keys()
-        present = {key: devices[key].name for key in ours if key.vlan_id is not None}
+        ours, devices = self.record.owned.vlans, self.device_by_link
+        vlans = (key for key in self.requests if key.vlan_id is not None and key in ours)
+        present = {key: devices[key].name for key in vlans if key in devices}
         wishes = {
             key: self.requests[key].name or vlan_name(taken.get(key.nic, key.virtual_name), key)
             for key in present
