@@ -64,7 +64,7 @@ class LinkResolver(CommonSettings):
         self._names_given_up = frozenset(self._exchanged_names(taken))
 
     def _exchanged_names(self, taken: Mapping[LinkKey, str]) -> Iterator[str]:
-        """Reserve names for present VLANs of ours; return those that they give up for others.
+        """The names of present VLANs of ours that get other ones, maybe those of each other.
 
         `taken` has the names of the NICs then.
         """
@@ -76,8 +76,7 @@ class LinkResolver(CommonSettings):
             for key in present
         }
         others = self.virtual_links.device_by_name.keys() - {*present.values()}
-        names = grant_wishes(wishes, present, others | self._key_by_name.keys(), self.requests)
-        self._key_by_name.update((name, key) for key, name in names.items())
+        names = grant_wishes(wishes, present, others | {*taken.values()}, self.requests)
         return (name for key, name in present.items() if names.get(key, name) != name)
 
     def resolve(self) -> dict[LinkKey, Link]:

@@ -213,21 +213,3 @@ def test_vlans_exchange_their_names_in_one_pass(before, after, names):
     assert (result.failures, {vlan.name: vlan.vlan_id for vlan in vlans}) == ((), names)
     assert all(mtu_by_index.get(vlan.index, vlan.mtu) == vlan.mtu for vlan in vlans)
     assert agent.survey().resolution.problems == ()
-
-
-@pytest.mark.parametrize(
-    ("wish", "others", "names"),
-    [
-        ("three", "[bridge three]\n", {5: "one", 6: "two"}),
-        ("eth2.4", f"[vlan {mac(2)}.4]\nmtu = 1400\n", {5: "two", 6: "eth2.4"}),
-    ],
-)
-def test_no_vlan_gets_the_name_of_one_that_keeps_it(wish, others, names):
-    one, two = f"{mac(2)}.5", f"{mac(2)}.6"
-    before = _vlans((one, "name = one"), (two, "name = two"))
-    agent = Agent(machine(nic(1), nic(2), mgmt=1), before)
-    agent.run()
-    agent.ask(_vlans((one, "name = two"), (two, f"name = {wish}"), others))
-    _, result, _ = agent.run()
-    vlans = [device for device in agent.kernel.world().devices.values() if device.vlan_id]
-    assert (result.failures, {vlan.vlan_id: vlan.name for vlan in vlans}) == ((), names)
