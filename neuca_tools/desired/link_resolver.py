@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.mtu import MtuResolver
-from neuca_tools.desired.names import grant_wishes, reserved_names, vlan_name
+from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
@@ -61,23 +61,6 @@ class LinkResolver(CommonSettings):
         self.wanted: dict[LinkKey, Link] = {}
         self.mtus = MtuResolver(scene, self.wanted, self.problems)
         self.problems += self.virtual_links.problems
-        self._names_given_up = frozenset(self._exchanged_names(taken))
-
-    def _exchanged_names(self, taken: Mapping[LinkKey, str]) -> Iterator[str]:
-        """The names of present VLANs of ours that get other ones, maybe those of each other.
-
-        `taken` has the names of the NICs then.
-        """
-        ours, devices = self.record.owned.vlans, self.device_by_link
-        vlans = (key for key in self.requests if key.vlan_id is not None and key in ours)
-        present = {key: devices[key].name for key in vlans if key in devices}
-        wishes = {
-            key: self.requests[key].name or vlan_name(taken.get(key.nic, key.virtual_name), key)
-            for key in present
-        }
-        others = self.virtual_links.device_by_name.keys() - {*present.values()}
-        names = grant_wishes(wishes, present, others | {*taken.values()}, self.requests)
-        return (name for key, name in present.items() if names.get(key, name) != name)
 
     def resolve(self) -> dict[LinkKey, Link]:
         """Every link that is to be configured, lower devices first (`wanted`)."""
@@ -306,8 +289,8 @@ class LinkResolver(CommonSettings):
             default = device.name
         name = request.name or default
         holder = self.virtual_links.device_by_name.get(name)
-        is_free = holder in (None, device) or name in self._names_given_up
-        if is_free and self._give_name(name, request.key):
+        free = holder is None or (device is not None and holder.index == device.index)
+        if free and self._give_name(name, request.key):
             return name
         text = f'should be "{name}", but another interface has that name'
         self.refuse(request.key, f"{message_subject(request.key)} {text}", "name")

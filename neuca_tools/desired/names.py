@@ -68,7 +68,7 @@ def nic_names(
     fixed = {*pinned.values(), *reserved_names(roles, record).values()} - own | others
     wishes = _wished_names(movable, requests, record, roles)
     free = {key: wish for key, wish in wishes.items() if holders.get(wish, key) == key}
-    names = grant_wishes({**fallback, **free}, fallback, fixed, requests)
+    names = _grant_wishes({**fallback, **free}, fallback, fixed, requests)
     problems = list(_taken_problems(current, names, wishes))
     problems += _astray_problems(pinned, requests, world, roles, record)
     return {**current, **names}, problems
@@ -137,7 +137,7 @@ def _wished_names(
     return {key: wish for key, wish in wishes.items() if wish}
 
 
-def grant_wishes(
+def _grant_wishes(
     wishes: Mapping[LinkKey, str],
     fallback: Mapping[LinkKey, str],
     fixed: Container[str],
@@ -239,7 +239,7 @@ def _boot_wishes(
         if absent in wishes:
             wishes[successor] = wishes.pop(absent)
     fallback = {key: record.nics.get(key.mac, UNRECORDED).name for key in wishes}
-    return grant_wishes(wishes, fallback, fixed, requests, record.macs_of("management"))
+    return _grant_wishes(wishes, fallback, fixed, requests, record.macs_of("management"))
 
 
 def _successors(roles: Roles, record: Record) -> Iterator[tuple[LinkKey, LinkKey]]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from worlds import Agent, document, key, mac, machine, nic, route, world
+from worlds import document, key, mac, nic, route, world
 
 from neuca_tools.desired.names import free_name, nic_names, rename_steps, vlan_name
 from neuca_tools.desired.roles import Policy, assign_roles
@@ -172,44 +172,3 @@ def test_a_rename_onto_a_name_that_stays_is_left_out_with_those_behind_it():
 
 def test_a_link_that_is_not_there_is_not_renamed():
     assert rename_steps({}, {key(2): "eth3"}) == []
-
-
-def _vlans(first, second, nics=""):
-    """VLANs by the ends of their section titles, each with its line."""
-    return nics + "".join(f"[vlan {place}]\n{line}\n" for place, line in (first, second))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "names"),
-    [
-        (
-            _vlans((f"{mac(2)}.5", "name = one"), (f"{mac(2)}.6", "name = two")),
-            _vlans((f"{mac(2)}.5", "name = two"), (f"{mac(2)}.6", "name = one")),
-            {"two": 5, "one": 6},
-        ),
-        (
-            _vlans((f"{mac(2)}.5", "name = one"), (f"{mac(2)}.6", "name = two")),
-            _vlans((f"{mac(2)}.6", "name = one"), (f"{mac(2)}.7", "name = two")),
-            {"one": 6, "two": 7},
-        ),
-        (
-            _vlans((f"{mac(2)}.5", "mtu = 1400"), (f"{mac(3)}.5", "mtu = 1300")),
-            _vlans(
-                (f"{mac(2)}.5", "mtu = 1400"),
-                (f"{mac(3)}.5", "mtu = 1300"),
-                f"[interface {mac(2)}]\nname = eth3\n[interface {mac(3)}]\nname = eth2\n",
-            ),
-            {"eth3.5": 5, "eth2.5": 5},
-        ),
-    ],
-)
-def test_vlans_exchange_their_names_in_one_pass(before, after, names):
-    agent = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), before)
-    agent.run()
-    mtu_by_index = {device.index: device.mtu for device in agent.kernel.world().devices.values()}
-    agent.ask(after)
-    _, result, _ = agent.run()
-    vlans = [device for device in agent.kernel.world().devices.values() if device.vlan_id]
-    assert (result.failures, {vlan.name: vlan.vlan_id for vlan in vlans}) == ((), names)
-    assert all(mtu_by_index.get(vlan.index, vlan.mtu) == vlan.mtu for vlan in vlans)
-    assert agent.survey().resolution.problems == ()
