@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Optional
 
@@ -69,14 +70,23 @@ class LinkResolver(CommonSettings):
         `taken` has the names of the NICs then.
         """
         ours, devices = self.record.owned.vlans, self.device_by_link
-        vlans = (key for key in self.requests if key.vlan_id is not None and key in ours)
-        present = {key: devices[key].name for key in vlans if key in devices}
         wishes = {
             key: self.requests[key].name or vlan_name(taken.get(key.nic, key.virtual_name), key)
-            for key in present
+            for key in self.requests
+            if key.vlan_id is not None
         }
+        protected = self.roles.guard.devices
+        present = {
+            key: devices[key].name
+            for key in wishes.keys() & ours & devices.keys()
+            if devices[key].index not in protected
+            and not (key.virtual_kind and key.nic not in self.virtual_links.links)
+        }
+        # Which VLAN gets a name that several are to have is decided later, one by one.
+        wanted_twice = {name for name, number in Counter(wishes.values()).items() if number > 1}
         others = self.virtual_links.device_by_name.keys() - {*present.values()}
-        names = grant_wishes(wishes, present, others | {*taken.values()}, self.requests)
+        fixed = wanted_twice | others | self._key_by_name.keys()
+        names = grant_wishes({key: wishes[key] for key in present}, present, fixed, self.requests)
         return (name for key, name in present.items() if names.get(key, name) != name)
 
     def resolve(self) -> dict[LinkKey, Link]:

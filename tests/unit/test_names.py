@@ -213,3 +213,17 @@ def test_vlans_exchange_their_names_in_one_pass(before, after, names):
     assert (result.failures, {vlan.name: vlan.vlan_id for vlan in vlans}) == ((), names)
     assert all(mtu_by_index.get(vlan.index, vlan.mtu) == vlan.mtu for vlan in vlans)
     assert agent.survey().resolution.problems == ()
+
+
+def test_a_vlan_keeps_its_name_for_itself_if_another_one_gets_the_requested_one():
+    agent = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), f"[vlan {mac(3)}.5]\nname = two\n")
+    agent.run()
+    first, second = (f"{mac(2)}.6", "mtu = 1400"), (f"{mac(2)}.7", "name = two")
+    agent.ask(_vlans(first, second) + f"[vlan {mac(3)}.5]\nname = eth2.6\n")
+    _, result, _ = agent.run()
+    devices = agent.kernel.world().devices.values()
+    vlans = {device.name: device.vlan_id for device in devices if device.vlan_id}
+    assert (result.failures, vlans) == ((), {"two": 5, "eth2.6": 6})
+    problems = agent.survey().resolution.problems
+    assert {problem.link for problem in problems} == {key(2, 7), key(3, 5)}
+    assert agent.plan() == ()
