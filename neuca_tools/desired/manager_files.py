@@ -70,7 +70,12 @@ def with_lost_nics(record: Record, world: World, places: Places) -> Record:
     directory = f"{places.udev}/"
     rules = {path.removeprefix(directory): content for path, content in world.files.items()}
     lost = marks.nics_in_rules(rules, places.substring, macs)
-    return record._replace(nics={**record.nics, **lost}) if lost else record
+    if not lost:
+        return record
+    # While the NIC was absent, another one may have got its name.
+    taken = {nic.name for nic in record.nics.values()}
+    nameless = {mac: nic._replace(name="") for mac, nic in lost.items() if nic.name in taken}
+    return record._replace(nics={**record.nics, **lost, **nameless})
 
 
 def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:

@@ -680,3 +680,19 @@ def test_no_document_names_the_management_nic_in_record_or_rule(devices):
     agent.run()
     path = f"/udev/15-neuca-persistent-{bare(1)}.rules"
     assert (agent.kernel.files[path], agent.record.nics[mac(1)].name) == (rules[path], names)
+
+
+def test_a_name_in_a_rule_that_another_nic_has_got_meanwhile_stays_with_that_nic():
+    """The record was lost while the NIC of the rule was absent."""
+    agent = Agent(machine(nic(1), nic(2), mgmt=1))
+    agent.run()
+    rules = dict(agent.kernel.files)
+    agent.kernel = machine(nic(1), nic(3, "eth2"), mgmt=1)
+    agent.kernel.files, agent.record = dict(rules), Record()
+    agent.run()
+    rules = dict(agent.kernel.files)
+    agent.kernel = machine(nic(1), nic(2, "eth5"), nic(3, "eth2"), mgmt=1)
+    agent.kernel.files = rules
+    agent.run()
+    names = {one: nic.name for one, nic in agent.record.nics.items()}
+    assert names == {mac(1): "eth1", mac(2): "eth5", mac(3): "eth2"}
