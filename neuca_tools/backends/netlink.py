@@ -347,7 +347,10 @@ def _is_connecting(route: Route) -> bool:
 
 
 def _has_network(address: Address) -> bool:
-    """Whether the kernel adds a route to its network; to 0.0.0.0/8 it does not (devinet.c)."""
+    """Whether the kernel adds a route to its network; to one that begins at 0.0.0.0 it does not.
+
+    See fib_add_ifaddr (net/ipv4/fib_frontend.c).
+    """
     network = address.network
     is_special = address.is_link_local or network.network_address.is_unspecified
     return network.prefixlen < address.max_prefixlen and not is_special
