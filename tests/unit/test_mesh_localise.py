@@ -762,6 +762,12 @@ def test_a_pair_of_which_a_test_has_one_result_is_found_among_64_hosts():
     ] == [(kind, "n1 and n3", CONFIRMED, ()) for kind in ("bad-pair", "delay")]
 
 
+@pytest.mark.parametrize("seed", range(7000, 7003))
+def test_a_pair_that_is_never_good_is_tested_again_before_directions_that_are_bad_by_chance(seed):
+    mesh = Mesh(64, 4, seed, ("bad-pair",))
+    assert is_named_first(mesh.faults[0], mesh, mesh.verdict().confirmed)
+
+
 @pytest.mark.parametrize("groups", [1, 3])
 def test_a_host_to_which_no_neighbour_responds_may_have_the_right_routes(groups):
     """Its NIC is in another VLAN, or its cable in another switch: ARP gets no response in either direction."""

@@ -112,9 +112,14 @@ class Tally:
         return sum(way.is_bad for way in self._ways) / max(1, len(self._ways))
 
     def pairs_without_good_test(self) -> list[Entity]:
-        """The pairs without a good test in a direction that has bad ones."""
-        ways = (way for way in self._ways if way.bad and not way.good)
-        return sorted({entities.pair_of(way.sender.host, way.receiver.host) for way in ways})
+        """The pairs without a good test, and then the directions (PATH) of others without one."""
+        bad, good = self._pairs()
+        never_good = {entity for entity, number in bad.items() if number and not good[entity]}
+        return sorted(
+            entity
+            for entity in never_good
+            if entity.kind == entities.PAIR or entities.pair_of(*entity.names) not in never_good
+        )
 
 
 class Suspect(NamedTuple):
@@ -221,7 +226,7 @@ def _explain_with_chance(
         for suspect in named
         for observation in suspect.bad_observations
     }
-    pairs = tuple(pair for pair in never_good if pair not in explained)
+    pairs = tuple(pair for pair in never_good if entities.pair_of(*pair.names) not in explained)
     return Suspicions(likely, doubtful, pairs), tally.share_bad
 
 
@@ -260,8 +265,8 @@ def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     address another host has too, all tests are. What is at fault is named once.
     """
     groups = set(plan.group_by_host.values()) - {""}
-    pairs = {frozenset((row.client, row.server)) for row in rows}
-    size = Size(len(plan.hosts), len(groups), len(pairs))
+    tested = {frozenset((row.client, row.server)) for row in rows}
+    size = Size(len(plan.hosts), len(groups), len(tested))
     suspects, doubtful, pairs_to_retest = list[Suspect](), list[Suspect](), list[Entity]()
     explained, shared = set[int](), set[str]()
     for symptom, observations in observe.observe_tests(plan, rows).items():
@@ -275,7 +280,9 @@ def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
             explained.update(suspect.tests)
             if symptom == observe.IDENTITY:
                 shared.update(seen.receiver.host for seen in suspect.bad_observations)
-    return Suspicions(tuple(suspects), tuple(doubtful), tuple(dict.fromkeys(pairs_to_retest)))
+    # In one direction, many are bad by chance: they leave the retests to the others.
+    pairs = sorted(dict.fromkeys(pairs_to_retest), key=lambda pair: pair.kind)
+    return Suspicions(tuple(suspects), tuple(doubtful), tuple(pairs))
 
 
 def _unexplained_observations(
