@@ -69,25 +69,28 @@ class LinkResolver(CommonSettings):
 
         `taken` has the names of the NICs then.
         """
-        ours, devices = self.record.owned.vlans, self.device_by_link
         wishes = {
             key: self.requests[key].name or vlan_name(taken.get(key.nic, key.virtual_name), key)
             for key in self.requests
             if key.vlan_id is not None
         }
-        protected = self.roles.guard.devices
         present = {
-            key: devices[key].name
-            for key in wishes.keys() & ours & devices.keys()
-            if devices[key].index not in protected
-            and not (key.virtual_kind and key.nic not in self.virtual_links.links)
+            key: self.device_by_link[key].name for key in wishes if self._is_ours_to_rename(key)
         }
         # Which VLAN gets a name that several are to have is decided later, one by one.
-        wanted_twice = {name for name, number in Counter(wishes.values()).items() if number > 1}
+        wanted_twice = Counter(wishes.values()) - Counter({*wishes.values()})
         others = self.virtual_links.device_by_name.keys() - {*present.values()}
-        fixed = wanted_twice | others | self._key_by_name.keys()
+        fixed = wanted_twice.keys() | others | self._key_by_name.keys()
         names = grant_wishes({key: wishes[key] for key in present}, present, fixed, self.requests)
         return (name for key, name in present.items() if names.get(key, name) != name)
+
+    def _is_ours_to_rename(self, key: LinkKey) -> bool:
+        """Whether it is a present VLAN of ours, not on a link that is protected or refused."""
+        device = self.device_by_link.get(key)
+        if device is None or key not in self.record.owned.vlans:
+            return False
+        is_refused = key.virtual_kind and key.nic not in self.virtual_links.links
+        return not is_refused and device.index not in self.roles.guard.devices
 
     def resolve(self) -> dict[LinkKey, Link]:
         """Every link that is to be configured, lower devices first (`wanted`)."""
