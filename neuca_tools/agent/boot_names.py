@@ -60,9 +60,10 @@ def pin_names(config: Config) -> bool:
     with Netlink() as netlink, Watch() as watch:
         if has_udev and not needs_no_wait(config, netlink.look(())):
             udev.await_empty_queue(UDEV_SETTLE_SECONDS)
-        _set_state_aside(config)
+        if _set_state_aside(config):
+            requests, record = _recorded_requests(config)
         world = netlink.look(())
-        names = _requested_names(config, world)
+        names = _requested_names(config, world, requests, record)
         moved = rename_devices(names.wanted, world, netlink, watch)
         after = netlink.look(())
     if has_udev and not names.are_set(world):
@@ -83,8 +84,7 @@ class _Names(NamedTuple):
         return all(world.devices[index].name == name for index, name in self.wanted.items())
 
 
-def _requested_names(config: Config, world: World) -> _Names:
-    requests, record = _recorded_requests(config)
+def _requested_names(config: Config, world: World, requests: Requests, record: Record) -> _Names:
     if not record.nics:
         record = record._replace(nics=_nics_in_rules(config, world))
     # Of the GUIDs of InfiniBand ports, documents may give six bytes.
@@ -98,12 +98,14 @@ def _requested_names(config: Config, world: World) -> _Names:
     return _Names(requests, record, roles, in_use, wanted)
 
 
-def _set_state_aside(config: Config) -> None:
+def _set_state_aside(config: Config) -> bool:
+    """Whether the state was another machine's, and is set aside now."""
     try:
-        first_boot.set_aside_foreign_state(config)
+        return first_boot.set_aside_foreign_state(config)
     except (ApplyError, ObserveError) as error:
         # It may stay for now: names are recorded by MAC, and no NIC here has a recorded one.
         log.error("%s", error.text)
+        return False
 
 
 def needs_no_wait(config: Config, world: World) -> bool:
@@ -112,7 +114,7 @@ def needs_no_wait(config: Config, world: World) -> bool:
     Each has its name. No NIC with a rule is absent, so that nothing that appears takes its name,
     and each recorded NIC has one. False if none is recorded. Raises RecordError, ObserveError.
     """
-    names = _requested_names(config, world)
+    names = _requested_names(config, world, *_recorded_requests(config))
     nics = names.record.nics.items()
     kept = {mac for mac, nic in nics if not nic.released} - config.ignored_macs
     recorded = {mac for mac in kept if not LinkKey(mac).virtual_kind}
