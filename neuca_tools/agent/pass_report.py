@@ -1,4 +1,4 @@
-"""A pass: its decision, its purpose, its report in the journal and in the run directory."""
+"""A pass: its decision, its purpose, and its report in the journal and the run directory."""
 
 # SPDX-License-Identifier: MIT
 

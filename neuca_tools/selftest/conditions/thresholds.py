@@ -220,7 +220,7 @@ def is_read_late(look: Look, waits: float) -> bool:
 
 
 def has_small_buffer(look: Look) -> bool:
-    """Whether the socket of -w, which a server of iperf3 has too, overflows in one SLICE."""
+    """Whether the buffer of -w, which iperf3 sets on both hosts, is full after SLICE_SECONDS."""
     size = look.run.buffer if look.is_unsampled and look.run.tool == "iperf3" else None
     return bool(size) and (size or 0.0) < (look.flow.sent.rate or 0.0) / 8 * SLICE_SECONDS
 

@@ -264,7 +264,7 @@ def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]
 def _is_unexplained_pause(
     look: Look, pause: Sequence[Interval], findings: Sequence[Finding]
 ) -> bool:
-    """Whether no finding says why; of a timeout, no fault, as no limit of a rate causes it."""
+    """Whether no finding explains the pause; only a fault explains a timeout of TCP."""
     if _is_timed_out(look, pause):
         findings = [finding for finding in findings if finding.severity == "fault"]
     elif _may_be_buffered(look, pause) or _is_all_in_buffer(look):
@@ -277,7 +277,7 @@ def _seconds_of(intervals: Sequence[Interval]) -> float:
 
 
 def _is_timed_out(look: Look, pause: Sequence[Interval]) -> bool:
-    """Whether TCP's timer had run out, which no limit does: one segment (RFC 5681, section 3.1)."""
+    """Whether TCP had a timeout, after which its window is one segment (RFC 5681, section 3.1)."""
     windows = known_windows(pause)
     return bool(windows) and max(windows) < 2 * look.mss * look.streams
 
