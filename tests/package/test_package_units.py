@@ -112,6 +112,21 @@ def test_every_opening_of_the_sandbox_has_a_reason(name):
     assert {row["json_field"] for row in rows if float(row["exposure"] or 0)} - OPEN.keys() == set()
 
 
+@pytest.mark.parametrize("name", [AGENT, NAMES, METRICS, SELFTEST])
+def test_the_kernel_shows_its_memory_to_none_of_them(name):
+    """No mount has to hide these files: they want capabilities that the units do not have."""
+    capabilities = [word[4:].lower() for word in _unit(name)["CapabilityBoundingSet"]]
+    bounded = ["setpriv", f"--bounding-set={','.join(['-all', *(f'+{c}' for c in capabilities)])}"]
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    symbols = ["cat", "/proc/kallsyms"]
+    assert run(*bounded, *symbols).stdout == run(*nobody, *symbols).stdout
+    # A kernel may have none (CONFIG_PROC_KCORE).
+    memory = subprocess.run(
+        [*bounded, "head", "-c1", "/proc/kcore"], capture_output=True, check=False
+    )
+    assert memory.returncode == 1
+
+
 @pytest.mark.parametrize("name", [AGENT, NAMES])
 def test_what_the_agent_writes_is_open_and_nothing_else(name):
     unit, config = _unit(name), Config()
