@@ -2053,7 +2053,7 @@ def test_datagrams_that_streams_of_iperf3_received_late_were_overtaken(counts, c
     assert f"{sum(counts) / 3775:.2f}%" in finding.text
 
 
-@pytest.mark.parametrize(("block", "cause"), [("64", []), ("64K", ["D01"])])
+@pytest.mark.parametrize(("block", "cause"), [("64", ["D04"]), ("64K", ["D01"])])
 def test_a_cpu_may_be_what_limits_many_small_writes(block, cause):
     head = "[  1] local 198.51.100.7 port 39728 connected with 203.0.113.20 port 5001\n"
     rows = "".join(_row(at, at + 1, 312, "") + "\n" for at in range(8))
@@ -2082,3 +2082,27 @@ def test_datagrams_that_arrived_twice_may_be_counted_as_overtaken():
     assert "or arrived twice" in finding.text
     sent = _row(0, 8, 4.0, "0.000 ms  0/2763 (0%)  sender\n")
     assert causes(f"$ iperf3 -c x -u -b 4M\n{sent}{received}{late}") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "rate", "is_limit"),
+    [
+        ("-l 64", 311, True),
+        ("-l 64 -P 4", 311, False),  # a stream writes 152,000 times a second
+        ("-l 64 -b 311M", 311, False),
+        ("-l 1K", 2500, False),
+        ("-l 128", 941, False),  # a full link
+        ("-u -b 0 -l 64", 796, True),
+        (
+            "-u -b 0 -l 64",
+            490,
+            False,
+        ),  # 957,000 frames a second: Ethernet of 1 Gbit/s carries no more
+    ],
+)
+def test_many_writes_of_a_few_bytes_are_the_limit(options, rate, is_limit):
+    rows = "".join(_row(at, at + 1, rate * (1 - at % 3 / 300), "") + "\n" for at in range(6))
+    streams = "[SUM]   0.00-6.00   sec  233 MBytes   311 Mbits/sec\n" * ("-P" in options)
+    diagnosis = told(f"$ iperf3 -c 192.0.2.7 {options}\n{rows}{streams}")
+    titles = {finding.title for finding in diagnosis.findings if finding.id == "D04"}
+    assert ("writes too small" in titles) is is_limit
