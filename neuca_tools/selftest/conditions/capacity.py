@@ -262,7 +262,7 @@ def _long_queue(look: Look) -> Optional[Hit]:
     A window that grows is as large as what was in flight in the end (tcp_is_cwnd_limited()).
     """
     widest = max(known_windows(look.steady), default=0.0) * 8 / (look.rate or math.inf)
-    delay = max(widest, -udp.seconds_missed(look))
+    delay = max(look.implied_rtt, widest, -udp.seconds_missed(look))
     if figures.late_loss(look) or delay <= LONGEST_PATH:
         return None
     return Hit(
