@@ -2106,3 +2106,52 @@ def test_many_writes_of_a_few_bytes_are_the_limit(options, rate, is_limit):
     diagnosis = told(f"$ iperf3 -c 192.0.2.7 {options}\n{rows}{streams}")
     titles = {finding.title for finding in diagnosis.findings if finding.id == "D04"}
     assert ("writes too small" in titles) is is_limit
+
+
+@pytest.mark.parametrize("remark", ["<<<<<<<", "<-- look", "\u2190 here", "# why?"])
+def test_what_people_write_behind_a_row_hides_no_retransmit(remark):
+    rows = [_row(0, 10, 905, f"{end} {remark}") for end in ("14533   sender", "receiver")]
+    diagnosis = told("$ iperf3 -c 192.0.2.7\n" + "\n".join(rows))
+    assert diagnosis.phases[0].retransmits == 14533
+    assert [finding.id for finding in diagnosis.findings if finding.severity == "limit"] == ["D05"]
+
+
+@pytest.mark.parametrize(("kilobytes", "cause"), [(447, ["D18"]), (320, [])])
+def test_a_window_that_grows_shows_the_queue_of_a_slow_link_by_its_last_size(kilobytes, cause):
+    windows = [120, 133, 144, 167, 212, 273, 300, kilobytes]
+    sent = text([2.6, 2.1, 2.6, 3.1, 3.7, 4.7, 5.2, 6.8], windows, ends=WAN, summary=False)
+    ends = means(("5", 8, 3.85, 0, "sender"), ("5", 8, 2.28, None, "receiver"))
+    assert causes(sent + ends) == cause
+
+
+@pytest.mark.parametrize(("count", "is_possible"), [(514, True), (15, False), (120, False)])
+def test_much_loss_in_totals_alone_is_possible_only(count, is_possible):
+    size = 100 if count == 15 else 152  # Mbit/s; of 15 segments, any share is chance
+    seconds = 10 if count > 15 else 0.5
+    rows = means(("5", seconds, size, count, "sender"), ("5", seconds, size, None, "receiver"))
+    diagnosis = told("$ iperf3 -c 192.0.2.7\n" + rows)
+    assert ([each.id for each in diagnosis.possible] == ["D05"]) is is_possible
+    assert diagnosis.findings == ()
+
+
+def test_a_slower_direction_is_compared_with_the_other_one():
+    runs = [
+        f"$ iperf3 -c 192.0.2.7 {option}\n" + means(("5", 10, rate, None, "receiver"))
+        for option, rate in (("", 739), ("-R", 934))
+    ]
+    assert "the other direction carries 934 Mbit/s" in told("".join(runs)).unknown
+
+
+DEBUGGING = """$ iperf3 -c localhost -w40G -d
+send_parameters:
+{
+    "tcp": true
+}
+SNDBUF is 425984, expecting 2147483648
+"""
+NO_ALGORITHM = "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported\n"
+
+
+@pytest.mark.parametrize(("content", "cause"), [(NO_ALGORITHM, "D38"), (DEBUGGING, "D36")])
+def test_a_message_is_read_without_the_name_of_the_program_and_beside_its_debugging(content, cause):
+    assert causes(content) == [cause]

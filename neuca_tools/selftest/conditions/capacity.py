@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
@@ -28,7 +29,7 @@ from neuca_tools.selftest.conditions.thresholds import (
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.run import known_rates, send_buffer
+from neuca_tools.selftest.evidence.run import known_rates, known_windows, send_buffer
 
 SLOWEST_LINK = 10e6  # bit/s
 BURST_RATIO = 3  # times the rate after it
@@ -256,8 +257,12 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
 
 
 def _long_queue(look: Look) -> Optional[Hit]:
-    """What is in flight takes longer to arrive than any path does: most of it waits in a queue."""
-    delay = max(look.implied_rtt, -udp.seconds_missed(look))
+    """What is in flight takes longer to arrive than any path does: most of it waits in a queue.
+
+    A window that grows is as large as what was in flight in the end (tcp_is_cwnd_limited()).
+    """
+    widest = max(known_windows(look.steady), default=0.0) * 8 / (look.rate or math.inf)
+    delay = max(look.implied_rtt, widest, -udp.seconds_missed(look))
     if figures.late_loss(look) or delay <= LONGEST_PATH:
         return None
     return Hit(

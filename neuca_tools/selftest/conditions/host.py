@@ -233,7 +233,10 @@ def _related_devices(host: Host) -> set[str]:
 
 
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
-NO_BUFFERS = re.compile(r"set socket buffer size|buffer size not set correctly", re.IGNORECASE)
+NO_BUFFERS = re.compile(
+    r"set socket buffer size|buffer size not set correctly|BUF is \d{1,12}, expecting",
+    re.IGNORECASE,
+)
 
 
 def _buffers_not_applied(look: Look) -> Optional[Hit]:

@@ -14,7 +14,14 @@ from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, thresholds
 from neuca_tools.selftest.conditions.base import ORDERED, Hit, Severity, single_fact
-from neuca_tools.selftest.conditions.figures import NOTABLE_LOSS, loss_explains, round_rate
+from neuca_tools.selftest.conditions.figures import (
+    MANY_STREAMS,
+    NOTABLE_LOSS,
+    cap_above,
+    filled_link_speed,
+    loss_explains,
+    round_rate,
+)
 from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import Look, data_sockets
@@ -332,7 +339,8 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
     """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
     # Of both directions at once, each is slowed down by the other.
     is_of_other = look.phase.name == thresholds.BIDIRECTIONAL and look.known_loss < NOTABLE_LOSS
-    if is_of_other or not loss_explains(look):
+    is_sure = loss_explains(look)
+    if is_of_other or not (is_sure or _may_be_slowed(look)):
         return None
     follows = ", and the congestion window follows the loss" if look.cwnd else ""
     return Hit(
@@ -345,8 +353,19 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
             single_fact("cwnd", look.cwnd),
         ),
         FIND_LOSS,
-        confidence="medium",
+        confidence="medium" if is_sure else "low",
     )
+
+
+FEW_LOSSES = 20  # segments, of which chance makes any share
+
+
+def _may_be_slowed(look: Look) -> bool:
+    """Whether totals alone, which show no window that follows it, have much loss for their rate."""
+    is_alone = look.cwnd is None and look.spread is None and look.streams < MANY_STREAMS
+    is_much = look.known_loss >= 2 * NOTABLE_LOSS and (look.retransmits or 0) >= FEW_LOSSES
+    has_limit = filled_link_speed(look) or cap_above(look.known_rate) or look.run.is_loopback
+    return is_alone and is_much and not has_limit
 
 
 def _best_interval(look: Look) -> str:

@@ -84,7 +84,21 @@ def _without_finding(session: Session) -> Optional[str]:
     if any(map(share_lost_by_busy_receiver, slow)):
         return "other programs kept the receiver's CPU busy: test again without that load"
     tcp = next(_below_capacity(session), None)
-    return None if tcp is None else _figures_missing(tcp) or _without_condition(session)
+    if tcp is None:
+        return None
+    return _faster_direction(session, tcp) + (_figures_missing(tcp) or _without_condition(session))
+
+
+def _faster_direction(session: Session, tcp: Look) -> str:
+    """A clause about the opposite direction, if that was clearly faster by itself; else empty."""
+    opposite = (look for look in session.tcp if look.phase.direction != tcp.phase.direction)
+    rate = max((look.known_rate for look in opposite), default=0.0)
+    if tcp.phase.name == BIDIRECTIONAL or tcp.known_rate >= THROUGHPUT * rate:
+        return ""
+    return (
+        f"the other direction carries {amounts.rate(rate)}, so this one is limited by its sender, "
+        "its receiver or the path that way; "
+    )
 
 
 def _without_condition(session: Session) -> str:

@@ -24,7 +24,6 @@ MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
 # Warnings may come before it, and its beginning may be missing.
 JSON = re.compile(r'^[ \t]*\{|"(?:streams"\s*:\s*\[|sum_(?:sent|received)"\s*:\s*\{)', re.MULTILINE)
-TEXT_ERROR = "iperf3: error - "
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )
@@ -109,7 +108,7 @@ def _read_json(document: str) -> list[Run]:
     run = read_iperf3_json(document)
     if not run.flows:
         run = read_fragment(document, run.error if run.unreadable else None) or run
-    return [run] if run.flows or TEXT_ERROR not in document else []
+    return [] if not run.flows and ERROR.search(document) else [run]
 
 
 def _clean_text(document: str) -> str:

@@ -34,7 +34,8 @@ SMALLEST, LARGEST, SIZE_TOLERANCE = 16, 65_507, 1.05
 ERROR = re.compile(
     r"(?:[Ii]perf3(?: error)?: (?:error - (?=\S))?|^(?=parameter error: |unable to "
     r"(?:(?:create a new|connect) stream|connect to server|(?:send|receive) (?:control|cookie|param"
-    r"|results)|(?:read from|write to) stream socket)))(.*)",
+    r"|results)|(?:read from|write to) stream socket|set [A-Z]{2,4}_[A-Z]{4,12}: )"
+    r"|(?:SND|RCV)BUF is \d{1,12}, expecting))(.*)",
     re.MULTILINE,
 )
 MAX_ERRORS = 5  # messages that are reported

@@ -62,6 +62,7 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _QUOTES = " \t\r\",'"  # around a line that is a string in other documents
+_REMARK = re.compile(r"\s(?:<[-=<]|\u2190|#).*")  # what people write behind a row
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
@@ -169,7 +170,7 @@ def _row_of_match(match: re.Match[str]) -> Optional[Row]:
     is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
     if end > start and (is_rough or not rate):
         rate = size * 8 / (end - start)  # too low for the requested unit (-f g)
-    rest = match["rest"].strip(_QUOTES)
+    rest = _REMARK.sub("", match["rest"]).strip(_QUOTES)
     return Row((match["id"] or "1").upper(), match["role"], start, end, size, rate, rest)
 
 
