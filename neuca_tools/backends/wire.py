@@ -139,13 +139,6 @@ class Socket(AbstractContextManager["Socket"]):
         """Send a request and return the payloads of all answers. Raises OSError."""
         return self._ask(kind, flags, payload)[0]
 
-    def _receive_datagram(self) -> bytes:
-        """One datagram. Raises OSError, also if there was more than the buffer has room for."""
-        size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
-        if size > len(self._buffer):
-            raise truncated_error("a datagram")
-        return bytes(memoryview(self._buffer)[:size])
-
     def _ask(
         self, kind: int, flags: int, payload: bytes, keep: Callable[[bytes], bool] = bool
     ) -> tuple[list[bytes], bool]:
@@ -157,7 +150,11 @@ class Socket(AbstractContextManager["Socket"]):
         answers: list[bytes] = []
         interrupted = False
         while True:
-            for what, options, sequence, body in parse_messages(self._receive_datagram()):
+            size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+            if size > len(self._buffer):
+                raise truncated_error("a datagram")
+            datagram = bytes(memoryview(self._buffer)[:size])
+            for what, options, sequence, body in parse_messages(datagram):
                 if sequence != self._sequence:
                     continue
                 interrupted = interrupted or bool(options & _INTERRUPTED)
@@ -189,15 +186,8 @@ def _raise_kernel_error(what: int, body: bytes, flags: int) -> None:
         raise truncated_error("the error number")
     code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
     if code:
-        text, message = os.strerror(code), _kernel_message(body, flags)
-        raise OSError(code, f"{text} ({message})" if message not in ("", text) else text)
-
-
-def _kernel_message(body: bytes, flags: int) -> str:
-    """The text of an extended ACK, empty if there is none."""
-    if not (flags & _CAPPED and flags & _HAS_ATTRIBUTES):
-        return ""
-    for kind, value in parse_attributes(body[4 + _HEADER.size :]):
-        if kind == _ERROR_MESSAGE:
-            return value.rstrip(b"\0").decode(errors="replace")
-    return ""
+        text, message = os.strerror(code), b""
+        if flags & _CAPPED and flags & _HAS_ATTRIBUTES:
+            message = Attributes(body[_CODE.size + _HEADER.size :]).bytes(_ERROR_MESSAGE)
+        reason = message.rstrip(b"\0").decode(errors="replace")
+        raise OSError(code, f"{text} ({reason})" if reason not in ("", text) else text)
