@@ -64,7 +64,7 @@ def set_qdisc(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
     with as_apply_error(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
-        root = _read_root(kernel, index)
+        root = _root_qdisc(_dump_qdiscs(kernel)[index])
         if kind == "default":
             if root is not None and root.handle:
                 kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))
@@ -92,10 +92,6 @@ def _qdisc_message(index: int, parent: int = 0) -> bytes:
 
 def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
     return next((qdisc for qdisc in qdiscs if qdisc.parent == ROOT), None)
-
-
-def _read_root(kernel: wire.Socket, index: int) -> Optional[_Qdisc]:
-    return _root_qdisc(_dump_qdiscs(kernel)[index])
 
 
 def _device_text(qdiscs: list[_Qdisc]) -> str:
@@ -136,7 +132,7 @@ def _ensure_mq_handle(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -
     """
     if root is None or not root.handle:
         _replace_qdisc(kernel, index, ROOT, "mq", [])
-        root = _read_root(kernel, index)
+        root = _root_qdisc(_dump_qdiscs(kernel)[index])
     if root is None or root.kind != "mq" or not root.handle:
         raise ApplyError("its queues have no qdisc of their own")
     return root
