@@ -74,10 +74,7 @@ def devices_with_advertised_routes(world: World) -> frozenset[int]:
 
 
 def _read_profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
-    """The profiles that can be read, and the reasons why others cannot.
-
-    A profile of the administrator takes precedence over a shipped one of the same name.
-    """
+    """The profiles, the administrator's before shipped ones, and why others cannot be read."""
     profiles, faults = [], []
     for name in dict.fromkeys(choice.profiles):
         try:

@@ -113,10 +113,7 @@ def _queue_qdiscs(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
 
 
 def _uses_mq(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> bool:
-    """Whether the root qdisc is `mq`, or will be `mq` once the device is up.
-
-    The latter is the case for hardware with several transmit queues; virtual links have no queue.
-    """
+    """Whether the root is `mq`, or will be once it is up: hardware with several transmit queues."""
     if root is not None:
         return root.kind == "mq"
     request = kernel_state.LINK.pack(0, 0, index, 0, 0)
@@ -126,10 +123,7 @@ def _uses_mq(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> bool:
 
 
 def _ensure_mq_handle(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> _Qdisc:
-    """The root `mq`, replaced by one with a handle if the kernel created it.
-
-    Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
-    """
+    """The root `mq`, with the handle by which its queues are addressed. Raises ApplyError."""
     if root is None or not root.handle:
         _replace_qdisc(kernel, index, ROOT, "mq", [])
         root = _root_qdisc(_dump_qdiscs(kernel)[index])

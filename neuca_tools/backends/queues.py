@@ -70,10 +70,7 @@ class Queues:
         return [queue / file for queue in queues]
 
     def _read_masks(self, group: str) -> DeviceSettings:
-        """The lists of CPUs of the queues.
-
-        `maximums` has the CPUs that are online, which `all` stands for, and the number of queues.
-        """
+        """The lists; `maximums` has the CPUs online (`all`), and the number of queues."""
         masks = [text_of(file) for file in self._mask_files(group)]
         lists = [_cpu_list(mask) for mask in masks if mask]
         # The kernel refuses to read the XPS mask of a device with a single queue.

@@ -125,10 +125,7 @@ def _is_router(body: bytes) -> bool:
 
 
 def _is_relevant(body: bytes) -> bool:
-    """Whether the route is ours, or one that the kernel has not added for an address.
-
-    It adds these to the local table, and to the tables of VRFs too.
-    """
+    """Whether the route is ours, or was not added by the kernel for an address (in VRFs too)."""
     _, _, _, _, table, protocol, _, kind, _ = HEAD.unpack_from(body)
     if _NAMES.get(kind) not in KINDS:
         return protocol not in (ROUTE_PROTOCOL, *OF_KERNEL)
@@ -218,10 +215,7 @@ def _gateway(values: wire.Attributes) -> Optional[Host]:
 
 
 def _read_objects(kernel: wire.Socket) -> _Objects:
-    """Device and address of each next hop of each nexthop object, by its ID.
-
-    A route that names one need not repeat them (sysctl net.ipv4.nexthop_compat_mode).
-    """
+    """The next hops of each nexthop object; routes need not repeat them (nexthop_compat_mode)."""
     objects, groups = dict[int, tuple[tuple[int, Optional[Host]], ...]](), dict[int, bytes]()
     for body in _dump(kernel, GET_NEXT_HOP, head_size=_OBJECT_SIZE):
         values = wire.Attributes(body[_OBJECT_SIZE:])
@@ -330,10 +324,7 @@ def has_rule(rule: Rule) -> bool:
 
 
 def rule_arguments(rule: Rule) -> dict[str, Any]:
-    """The arguments with which pyroute2 adds or deletes a rule.
-
-    All selectors and the protocol: without one, the kernel deletes another rule that fits.
-    """
+    """All selectors and the protocol, without which the kernel deletes another rule that fits."""
     return {
         "family": FAMILIES[rule.family],
         "priority": rule.priority,

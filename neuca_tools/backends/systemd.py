@@ -25,10 +25,7 @@ _ANSWER_SECONDS = 20.0  # it may have to be started first, during a busy boot
 
 
 def notify(state: str) -> None:
-    """Send lines such as `READY=1`, `WATCHDOG=1` or `STATUS=…` to systemd, if it is listening.
-
-    Errors are ignored: systemd's own time-outs cover a lost notification.
-    """
+    """Send lines such as `READY=1` to systemd, if it listens; its time-outs cover a lost one."""
     if not os.environ.get("NOTIFY_SOCKET"):
         return
     with suppress(ImportError, OSError):
@@ -63,10 +60,7 @@ def journal_handler() -> Optional[logging.Handler]:
 
 
 def _stderr_is_journal() -> bool:
-    """Whether standard error is the stream whose device and inode JOURNAL_STREAM has.
-
-    Child processes inherit the variable (systemd.exec(5)).
-    """
+    """Whether standard error is the journal: children inherit JOURNAL_STREAM (systemd.exec(5))."""
     try:
         status = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):
@@ -85,10 +79,7 @@ class JournalEntry(NamedTuple):
 
 
 def journal_entries(units: Sequence[str]) -> list[JournalEntry]:
-    """The messages of this boot from and about these units that this user may read.
-
-    Raises ObserveError without python3-systemd or a journal.
-    """
+    """This boot's readable messages from and about these units. Raises ObserveError."""
     try:
         # Without systemd, the library need not be installed; it saves 8 ms.
         from systemd.journal import Reader

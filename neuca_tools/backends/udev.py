@@ -56,10 +56,7 @@ class Monitor:
         return descriptor
 
     def drain(self) -> set[tuple[str, str]]:
-        """The action (`add`, `remove`, `change`, …) and the interface of each pending event.
-
-        They are at most _MAX_EVENTS; the next call returns more. Never blocks.
-        """
+        """The action (`add`, …) and interface of up to _MAX_EVENTS pending events. Never blocks."""
         events: set[tuple[str, str]] = set()
         for _ in range(_MAX_EVENTS):
             try:
@@ -185,10 +182,7 @@ def _network_namespace(process: str) -> str:
 
 
 def _interfaces_in_sysfs() -> dict[str, int]:
-    """The interfaces that sysfs shows, by name, with their index.
-
-    Not every entry is an interface (`bonding_masters`), and interfaces may disappear meanwhile.
-    """
+    """Index by name; not every entry is an interface (`bonding_masters`), and some disappear."""
     index_by_name = {}
     with contextlib.suppress(FileNotFoundError):
         for entry in _SYSFS.iterdir():

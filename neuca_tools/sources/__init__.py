@@ -79,10 +79,7 @@ _SERVICES_BY_CLOUD: Mapping[str, frozenset[str]] = {
 
 
 class _UnknownCloud(Source):
-    """Stands for the services that are not asked because the firmware names no cloud.
-
-    It raises SourceError: not asking is not the same as there being no document.
-    """
+    """The services that are not asked: an error, as this does not mean that there is none."""
 
     name = "auto"
 
