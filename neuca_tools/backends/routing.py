@@ -64,6 +64,7 @@ _LOCAL_TABLE = 255
 _NOTHING = 0xFFFFFFFF  # the value of an attribute that is not set
 _NAMES: Mapping[int, RouteKind] = dict(enumerate(get_args(RouteKind), 1))  # RTN_*
 _SCOPES = {"global": 0, "link": 253, "host": 254}  # RT_SCOPE_*
+_SCOPE_NAMES = {number: name for name, number in _SCOPES.items()}
 FAMILIES = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
 _VERSIONS = {family: version for version, family in FAMILIES.items()}
 _ANYWHERE = {4: bytes(4), 6: bytes(16)}
@@ -165,10 +166,12 @@ def _whole_route(
     _, _, _, tos, _, protocol, scope, kind, _ = HEAD.unpack_from(body)
     name, metrics = _NAMES[kind], values.nest(_METRICS)
     (index, via, flags), *others = hops
+    scope_name = _SCOPE_NAMES.get(scope, str(scope))
+    is_usual = to.version == 6 or scope_name == usual_scope(4, name, via)
     traits = Traits(
         table,
         name,
-        _unusual_scope(scope, usual_scope(4, name, via)) if to.version == 4 else "",
+        "" if is_usual else scope_name,
         bool(flags & ONLINK),
         mtu=metrics.number(_MTU),
         advmss=metrics.number(_ADVMSS),
@@ -186,12 +189,6 @@ def _whole_route(
         others=tuple((number, gateway) for number, gateway, _ in others),
         message=b"" if protocol == ROUTE_PROTOCOL else body,
     )
-
-
-def _unusual_scope(scope: int, usual: str) -> str:
-    """The name of a scope; empty for the usual one."""
-    name = next((name for name, number in _SCOPES.items() if number == scope), str(scope))
-    return "" if name == usual else name
 
 
 def _next_hops(values: wire.Attributes, flags: int, objects: _Objects) -> Iterator[_NextHop]:
