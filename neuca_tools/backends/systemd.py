@@ -47,26 +47,21 @@ def watchdog_interval() -> Optional[float]:
 
 def journal_handler() -> Optional[logging.Handler]:
     """A handler for the journal; None if standard error goes elsewhere, or without the library."""
-    if not _stderr_is_journal():
-        return None
-    try:
-        # Without systemd, the library need not be installed; it saves 8 ms.
-        from systemd.journal import JournalHandler
-    except ImportError:
-        return None
-
-    handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
-    return handler
-
-
-def _stderr_is_journal() -> bool:
-    """Whether standard error is the journal: children inherit JOURNAL_STREAM (systemd.exec(5))."""
     try:
         status = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):
         # Standard error is closed, None or no file.
-        return False
-    return os.environ.get("JOURNAL_STREAM", "") == f"{status.st_dev}:{status.st_ino}"
+        return None
+    # Child processes inherit the variable (systemd.exec(5)).
+    if os.environ.get("JOURNAL_STREAM", "") != f"{status.st_dev}:{status.st_ino}":
+        return None
+    with suppress(ImportError):
+        # Without systemd, the library need not be installed; it saves 8 ms.
+        from systemd.journal import JournalHandler
+
+        handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
+        return handler
+    return None
 
 
 class JournalEntry(NamedTuple):
