@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Callable
 
-REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
+REQUEST, ACK, REPLACE, CREATE, APPEND = 0x1, 0x4, 0x100, 0x400, 0x800  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
 NESTED = 0x8000  # NLA_F_NESTED
 _TYPE = 0x3FFF  # NLA_TYPE_MASK
