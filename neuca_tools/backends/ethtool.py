@@ -214,7 +214,6 @@ def _encode_value(field: _Field, value: str) -> bytes:
 
 
 def _features_by_short_name(supported: Iterable[str]) -> dict[str, list[str]]:
-    """The features of this kernel for which each short name stands."""
     return {short: fnmatch.filter(supported, pattern) for short, pattern in SHORT.items()}
 
 

@@ -167,7 +167,6 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("link", "del", (errno.ENODEV,), index=index)
 
     def _set_link(self, index: int, **settings: Any) -> None:
-        """Set these attributes of a link, except those that are None."""
         self._request("link", "set", index=index, **settings)
 
     def add_address(

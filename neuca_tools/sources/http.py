@@ -312,7 +312,6 @@ class Connection:
 
 
 def _request_text(peer: Peer, path: str) -> str:
-    """What is asked of whom, for messages."""
     if isinstance(peer, Path):
         return f"{path} from {peer}"
     if peer.device and "%" not in peer.address:
