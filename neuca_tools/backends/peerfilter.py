@@ -40,7 +40,10 @@ class PeerFilter:
     """A control group that passes only packets of one peer. Raises OSError if unsupported."""
 
     def __init__(self, peer: Address) -> None:
-        own_group, root = _own_group(), _detached_cgroup_mount()
+        # Below the control group of this process, which its supervisor tracks.
+        lines = Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
+        own_group = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+        root = _detached_cgroup_mount()
         try:
             self._parent = os.open(own_group or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root)
         finally:
@@ -138,12 +141,6 @@ def _detached_cgroup_mount() -> int:
         return call("syscall", FSMOUNT, context, CLOEXEC, 0)
     finally:
         os.close(context)
-
-
-def _own_group() -> str:
-    """The control group of this process: its supervisor tracks what is below it."""
-    lines = Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
-    return next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
 
 
 def _remove_stale(parent: int) -> None:

@@ -130,25 +130,21 @@ class Socket(AbstractContextManager["Socket"]):
         Those that are not to `keep` take no memory.
         """
         for _ in range(_TRIES):
-            answers, interrupted = self._ask(kind, DUMP, payload, keep)
-            if not interrupted:
+            answers = self.ask(kind, DUMP, payload, keep)
+            if not self._is_interrupted:
                 return answers
         raise OSError(errno.EAGAIN, f"they changed {_TRIES} times meanwhile")
 
-    def ask(self, kind: int, flags: int, payload: bytes) -> list[bytes]:
-        """Send a request and return the payloads of all answers. Raises OSError."""
-        return self._ask(kind, flags, payload)[0]
-
-    def _ask(
+    def ask(
         self, kind: int, flags: int, payload: bytes, keep: Callable[[bytes], bool] = bool
-    ) -> tuple[list[bytes], bool]:
-        """The payloads, and whether the dump was interrupted."""
+    ) -> list[bytes]:
+        """Send a request and return the payloads of all answers. Raises OSError."""
+        self._is_interrupted = False
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
         size = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + payload)
         answers: list[bytes] = []
-        interrupted = False
         while True:
             size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
             if size > len(self._buffer):
@@ -157,10 +153,10 @@ class Socket(AbstractContextManager["Socket"]):
             for what, options, sequence, body in parse_messages(datagram):
                 if sequence != self._sequence:
                     continue
-                interrupted = interrupted or bool(options & _INTERRUPTED)
+                self._is_interrupted |= bool(options & _INTERRUPTED)
                 if what in (_ERROR, _DONE):
                     _raise_kernel_error(what, body, options)
-                    return answers, interrupted
+                    return answers
                 if what == _OVERRUN:
                     raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
                 if keep(body):
