@@ -26,11 +26,8 @@ _MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 def enter_network(namespace: Path) -> None:
     """Enter the network namespace of this file, such as /run/netns/NAME. Raises ObserveError."""
     try:
-        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            call("setns", descriptor, _CLONE_NEWNET)
-        finally:
-            os.close(descriptor)
+        with namespace.open("rb") as file:
+            call("setns", file.fileno(), _CLONE_NEWNET)
         _leave_mounts()
     except OSError as error:
         text = f'enter the network namespace "{namespace}": {error.strerror}'
