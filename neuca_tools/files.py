@@ -81,6 +81,15 @@ def open_file(path: Union[Path, str], flags: int = os.O_RDONLY) -> int:
     raise OSError(errno.EINVAL, NOT_REGULAR)
 
 
+@contextmanager
+def closed_afterwards(descriptor: int) -> Iterator[int]:
+    """Close a descriptor at the end of a block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def raise_shortage(error: OSError, path: Union[Path, str]) -> None:
     """Raise ObserveError if a shortage caused the error, which then says nothing about the file."""
     if error.errno in SHORTAGES:
@@ -143,17 +152,13 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
     if sync and not are_few:
         _sync_directories(contents, are_few)
     for path in files:
-        _rename_or_remove(path, path in contents)
+        with as_apply_error(f'{"write" if path in contents else "remove"} "{path}"'):
+            if path in contents:
+                os.replace(f"{path}{NEW}", path)
+            else:
+                path.unlink(missing_ok=True)
     if sync:
         _sync_directories(files, are_few)
-
-
-def _rename_or_remove(path: Path, is_written: bool) -> None:
-    with as_apply_error(f'{"write" if is_written else "remove"} "{path}"'):
-        if is_written:
-            os.replace(f"{path}{NEW}", path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def mode_of(path: Path) -> int:
@@ -245,25 +250,21 @@ def _write_new(
 ) -> None:
     # Never write to an existing file: a leftover of a crash, or planted by an attacker.
     new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with closed_afterwards(os.open(new, flags, 0o600)) as descriptor:
         prepare(descriptor)
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         if sync:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_directory(directory: Path, sync: Callable[[int], object] = os.fsync) -> None:
     """Write the entries of a directory to the disk, by fsync(2) or `sync`. Raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with closed_afterwards(os.open(directory, flags)) as descriptor:
         sync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sync_directories(paths: Iterable[Path], are_few: bool) -> None:
@@ -278,10 +279,10 @@ def _sync_directories(paths: Iterable[Path], are_few: bool) -> None:
 
 
 def _sync_file_system(descriptor: int) -> int:
+    """Not os.sync(), which would wait for every one, including an NFS mount without a server."""
     # Only for many files; it saves 1 ms.
     from neuca_tools.libc import call
 
-    # os.sync() would wait for every file system, including an NFS mount without a server.
     return call("syncfs", descriptor)
 
 
@@ -298,12 +299,10 @@ def locked(path: Path, patience: float, *, shared: bool = False) -> Iterator[Non
         make_directory(path.parent)
         access = os.O_RDONLY if shared else os.O_RDWR
         descriptor = open_file(path, access | os.O_CREAT | os.O_NOFOLLOW)
-    try:
+    with closed_afterwards(descriptor):
         with as_apply_error(f'lock "{path}"'):
             _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _await_lock(descriptor: int, path: Path, patience: float, kind: int) -> None:
@@ -340,10 +339,8 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
             descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return 0
-    try:
+    with closed_afterwards(descriptor):
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
         # Without a lock, the holder stays 0.
         *_, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
         return int(holder)
-    finally:
-        os.close(descriptor)

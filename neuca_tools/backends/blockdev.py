@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import takewhile
+from itertools import chain
 from pathlib import Path
 
 from neuca_tools.errors import SourceError
@@ -35,29 +35,21 @@ def read_device_by_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
     """The block device with this number, `major:minor`. Raises SourceError."""
     try:
         place = (sysfs / "dev/block" / number).resolve(strict=True)
-        return _device_at(place, sysfs.resolve() / "devices")
+        attachments, devices = [place, *_nvme_controllers(place)], sysfs.resolve() / "devices"
+        paths = [attachment.relative_to(devices) for attachment in attachments]
+        # The devices to which this one is attached.
+        ancestors = [devices / parent for path in paths for parent in [*path.parents][:-1]]
+        return BlockDevice(
+            place.name,
+            tuple(chain.from_iterable(path.parts for path in paths)),
+            frozenset(filter(None, map(_subsystem_of, ancestors))),
+            frozenset(
+                name for name in REMOTE_CLASSES if any((each / name).is_dir() for each in ancestors)
+            ),
+            any(map(_is_removable, ancestors)),
+        )
     except (OSError, ValueError) as error:
         raise SourceError(f"find block device {number} in sysfs: {error}") from error
-
-
-def _device_at(place: Path, devices: Path) -> BlockDevice:
-    """Raises OSError, and ValueError for a place that is not below `devices`."""
-    attachments = [place, *_nvme_controllers(place)]
-    # The devices to which this one is attached, nearest first.
-    ancestors = [
-        ancestor
-        for attachment in attachments
-        for ancestor in takewhile(lambda device: device != devices, attachment.parents)
-    ]
-    return BlockDevice(
-        place.name,
-        tuple(part for attachment in attachments for part in attachment.relative_to(devices).parts),
-        frozenset(filter(None, map(_subsystem_of, ancestors))),
-        frozenset(
-            name for name in REMOTE_CLASSES for ancestor in ancestors if (ancestor / name).is_dir()
-        ),
-        any(map(_is_removable, ancestors)),
-    )
 
 
 def _nvme_controllers(place: Path) -> Iterator[Path]:

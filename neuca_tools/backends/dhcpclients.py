@@ -17,16 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
+from neuca_tools import files
 from neuca_tools.backends import dhcplease, processes
 from neuca_tools.backends.bus import Service
 from neuca_tools.errors import ManagerError
-from neuca_tools.files import (
-    as_apply_error,
-    names_in,
-    observed_content,
-    readable_paths,
-    write_files,
-)
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -57,8 +51,8 @@ def client_program(choice: str) -> str:
 def is_manager_enabled(root: Path = Path("/")) -> bool:
     """Whether a network manager is enabled, which may not run yet. Raises ObserveError."""
     for directory, places, name in _ENABLING:
-        for place in readable_paths(root / directory, places):
-            if any(map(Path.exists, readable_paths(place, name))):
+        for place in files.readable_paths(root / directory, places):
+            if any(map(Path.exists, files.readable_paths(place, name))):
                 return True
     return False
 
@@ -76,8 +70,7 @@ class Units(Service):
 
     def alive(self) -> frozenset[str]:
         """The labels of the clients that run, or that systemd is about to start."""
-        pattern = _unit_name("*")
-        what = "asked systemd for the DHCP clients"
+        pattern, what = _unit_name("*"), "asked systemd for the DHCP clients"
         units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
         names = (str(unit[0]) for unit in units if str(unit[3]) in _ALIVE or int(unit[7]))
         before, after = pattern.split("*")
@@ -93,8 +86,8 @@ class Units(Service):
         unit = _unit_name(label)
         self._call(f'stop "{unit}"', "StopUnit", "ss", unit, "replace")
 
-    def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
-        return self._ask(what, _PATH, f"{self.name}.Manager.{member}", signature, *arguments)
+    def _call(self, what: str, member: str, *call: object) -> Any:
+        return self._ask(what, _PATH, f"{self.name}.Manager.{member}", *call)
 
 
 def _unit_name(label: str) -> str:
@@ -122,12 +115,12 @@ class Clients:
 
     def _read_requests(self) -> Iterator[tuple[str, str]]:
         """The requests by label; one that is withdrawn counts until its lease has been given up."""
-        for name in names_in(self._place):  # .json follows .gone, and overrides it
+        for name in files.names_in(self._place):  # .json follows .gone, and overrides it
             path = self._place / name
             if path.suffix == GONE:
                 yield path.stem, ""
             elif path.suffix == REQUEST:
-                yield path.stem, (observed_content(path) or b"").decode("utf-8", "replace")
+                yield path.stem, (files.observed_content(path) or b"").decode("utf-8", "replace")
 
     def _running_labels(self, labels: Iterable[str]) -> frozenset[str]:
         labels = frozenset(labels)
@@ -142,14 +135,14 @@ class Clients:
         """Start the client, or start it again. Raises ApplyError, ManagerError."""
         path = self._place / f"{label}{REQUEST}"
         self._end(label)
-        write_files({path: request.encode(), path.with_suffix(GONE): None})
+        files.write_files({path: request.encode(), path.with_suffix(GONE): None})
         if self._units is not None:
             self._units.restart(label)
             return
         # Clients start and stop rarely; it saves 2 ms of every pass.
         import subprocess
 
-        with as_apply_error(f'run "{self._helper}"'):
+        with files.as_apply_error(f'run "{self._helper}"'):
             command, null = [str(self._helper), "start", str(path)], subprocess.DEVNULL
             process = subprocess.Popen(
                 command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
@@ -168,7 +161,7 @@ class Clients:
             self._end(label)
             remove_files(path)
             return
-        with as_apply_error(f'rename "{path}"'), suppress(FileNotFoundError):
+        with files.as_apply_error(f'rename "{path}"'), suppress(FileNotFoundError):
             path.rename(gone)
         if self._units is not None:
             self._units.stop(label)
@@ -203,7 +196,7 @@ def forget_client(gone: Path) -> None:
 
 def remove_files(request: Path) -> None:
     """Remove all files of the client with this request."""
-    for path in [request.parent / name for name in names_in(request.parent)]:
+    for path in [request.parent / name for name in files.names_in(request.parent)]:
         if path.stem == request.stem:
             with suppress(OSError):
                 path.unlink()

@@ -157,15 +157,12 @@ def read_dhcp6_lease(environment: Mapping[str, str]) -> Optional[LeaseContent]:
     DHCPv6 says nothing of what is on the link (RFC 5942, 3), and has no routes and no MTU.
     """
     address = lost_address(environment, "new")
-    if address is None or not is_unicast(address):
-        return None
     # An address without an end would not be told from one of an administrator.
     valid = min(variable_number(environment, f"new_{_ADDRESS}_vltime"), FOR_EVER - 1)
-    if not valid:
+    if address is None or not is_unicast(address) or not valid:
         return None
     preferred = min(variable_number(environment, f"new_{_ADDRESS}_pltime"), valid)
-    timed = TimedAddress(IPv6Interface((address, 128)), valid, preferred)
-    return LeaseContent((timed,))
+    return LeaseContent((TimedAddress(IPv6Interface((address, 128)), valid, preferred),))
 
 
 def lost_address(environment: Mapping[str, str], prefix: str = "old") -> Optional[IPv6Address]:
@@ -277,7 +274,9 @@ def _lease_record(
 ) -> LeaseRecord:
     device = world.devices[int(request["index"])]
     is_usable = request["mtu"] and SMALLEST_MTU <= lease.mtu <= LARGEST_MTU
-    limits = (device.max_mtu, _mtu_below(device, world))
+    limits, lower = [device.max_mtu], world.devices.get(device.lower)
+    if lower and device.kind in ("vlan", "macvlan", "ipvlan"):
+        limits.append(lower.mtu)  # vlan_dev_change_mtu, macvlan_change_mtu and ipvlan of the kernel
     mtu = min(lease.mtu, *filter(None, limits)) if is_usable else 0
     ends = {
         str(timed.address): int(time.time()) + timed.valid if timed.valid != FOR_EVER else 0
@@ -292,15 +291,6 @@ def _lease_record(
         mtu_before=(before.mtu_before or device.mtu) if mtu else 0,
         addresses=ends,
     )
-
-
-def _mtu_below(device: Device, world: World) -> int:
-    """The MTU of the lower device, above which the kernel takes none; 0 if there is no such limit.
-
-    As vlan_dev_change_mtu, macvlan_change_mtu and ipvlan of the kernel have it.
-    """
-    lower = world.devices.get(device.lower)
-    return lower.mtu if lower and device.kind in ("vlan", "macvlan", "ipvlan") else 0
 
 
 def _set_lease(netlink: Netlink, world: World, record: LeaseRecord, lease: LeaseContent) -> None:
@@ -330,12 +320,11 @@ def drop_lease(place: Path) -> None:
 
 def _remove_lease(netlink: Netlink, world: World, record: LeaseRecord) -> None:
     device = world.devices.get(record.index)
-    if device is None:
-        return
-    _remove_routes(netlink, world, record, ())
-    for text in record.addresses:
-        netlink.delete_address(device.index, ip_interface(text))
-    _restore_mtu(netlink, device, record)
+    if device is not None:
+        _remove_routes(netlink, world, record, ())
+        for text in record.addresses:
+            netlink.delete_address(device.index, ip_interface(text))
+        _restore_mtu(netlink, device, record)
 
 
 def _restore_mtu(netlink: Netlink, device: Device, record: LeaseRecord) -> None:

@@ -110,7 +110,9 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             if group == "offloads":
                 return self._read_features(index)
             if group == WAKE:
-                return self._read_wake(index)
+                modes = _named_bits(self._get(WOL_GET, index).nest(WOL_MODES))
+                active = " ".join(name for name in WAKE_ON_LAN if modes.get(name))
+                return DeviceSettings({WAKE: active or "off"})
             return self._read_numbers(index, group)
         except OSError as error:
             if (group, error.errno) == (WAKE, errno.EPERM):
@@ -129,15 +131,15 @@ class Ethtool(AbstractContextManager["Ethtool"]):
 
     def _read_numbers(self, index: int, group: str) -> DeviceSettings:
         attributes = self._get(GROUPS[group].get, index)
-        fields = GROUPS[group].fields
         maximums, values = {}, {}
-        for name, field in fields.items():
+        for name, field in GROUPS[group].fields.items():
             maximum = attributes.number(field.maximum)
             if maximum:
                 maximums[f"{group}.{name}"] = str(maximum)
             # A maximum of 0: the driver has no such ring or channel.
             if field.value in attributes and (maximum or not field.maximum):
-                values[f"{group}.{name}"] = _value_text(attributes.number(field.value), field)
+                number = attributes.number(field.value)
+                values[f"{group}.{name}"] = _on_off(number) if field.switch else str(number)
         return DeviceSettings(values, maximums)
 
     def _read_features(self, index: int) -> DeviceSettings:
@@ -153,31 +155,22 @@ class Ethtool(AbstractContextManager["Ethtool"]):
                 missing[f"offloads.{name}"] = "it is fixed by the driver"
         return DeviceSettings(values, {}, missing)
 
-    def _read_wake(self, index: int) -> DeviceSettings:
-        """What wakes the machine up. Only root can read this, because a password may be in it."""
-        modes = _named_bits(self._get(WOL_GET, index).nest(WOL_MODES))
-        active = " ".join(name for name in WAKE_ON_LAN if modes.get(name))
-        return DeviceSettings({WAKE: active or "off"})
-
     def fastest_mode(self, index: int) -> Optional[float]:
         """bit/s of the fastest mode that both ends offer; None if unknown. Raises OSError."""
         modes = self._get(LINKMODES_GET, index)
         ours, peers = (_named_bits(modes.nest(end)) for end in (OUR_MODES, PEER_MODES))
         return fastest_common_mode(ours, peers)
 
-    def _write_wake(self, index: int, value: str) -> None:
-        names = [name for name in value.split() if name != "off"]
-        bits = wire.encode_nest(BITS, *(_encode_bit(name, True) for name in names))
-        # Without a mask, the modes that are not listed are off.
-        modes = wire.encode_nest(WOL_MODES, wire.encode_attribute(NOMASK, b""), bits)
-        self._send_command(WOL_SET, index, modes)
-
     def write(self, index: int, group: str, values: Mapping[str, str]) -> None:
         """Set values of one group in one request. Raises OSError."""
         if group == "offloads":
             self._write_features(index, values)
         elif group == WAKE:
-            self._write_wake(index, values[WAKE])
+            names = [name for name in values[WAKE].split() if name != "off"]
+            bits = wire.encode_nest(BITS, *(_encode_bit(name, True) for name in names))
+            # Without a mask, the modes that are not listed are off.
+            modes = wire.encode_nest(WOL_MODES, wire.encode_attribute(NOMASK, b""), bits)
+            self._send_command(WOL_SET, index, modes)
         else:
             fields = GROUPS[group].fields
             encoded = b"".join(_encode_value(fields[name], value) for name, value in values.items())
@@ -210,11 +203,7 @@ def _command_header(command: int) -> bytes:
     return struct.pack("=BBH", command, 1, 0)
 
 
-def _value_text(number: int, field: _Field) -> str:
-    return _on_off(bool(number)) if field.switch else str(number)
-
-
-def _on_off(value: bool) -> str:
+def _on_off(value: int) -> str:
     return "on" if value else "off"
 
 
@@ -225,7 +214,6 @@ def _encode_value(field: _Field, value: str) -> bytes:
 
 
 def _features_by_short_name(supported: Iterable[str]) -> dict[str, list[str]]:
-    """The features of this kernel for which each short name stands."""
     return {short: fnmatch.filter(supported, pattern) for short, pattern in SHORT.items()}
 
 

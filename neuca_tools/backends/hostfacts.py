@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Optional, TypeVar
 
 from neuca_tools.backends import sysctl
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.files import raise_shortage, read_bytes, readable_names_in, text_of
+from neuca_tools.files import raise_shortage, read_bytes, readable_paths, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
 from neuca_tools.tuning import environment, layer, sysctld
@@ -74,10 +75,7 @@ def devices_with_advertised_routes(world: World) -> frozenset[int]:
 
 
 def _read_profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
-    """The profiles that can be read, and the reasons why others cannot.
-
-    A profile of the administrator takes precedence over a shipped one of the same name.
-    """
+    """The profiles, the administrator's before shipped ones, and why others cannot be read."""
     profiles, faults = [], []
     for name in dict.fromkeys(choice.profiles):
         try:
@@ -99,17 +97,12 @@ def _profile_text(name: str, directory: Path) -> str:
             raise UnusableError(f"it is longer than {MAX_PROFILE_BYTES} bytes")
         if content is not None:
             return content.decode("utf-8-sig", "replace")
-    raise UnusableError(_why_unknown(name, directory))
-
-
-def _why_unknown(name: str, directory: Path) -> str:
-    """The reason for a profile without a file, with the one that is probably meant."""
     # After a mistake only; that saves 1 ms.
     from neuca_tools.documents.spelling import closest_word, with_suggestion
 
-    names = {path.stem for place in (directory, SHIPPED) for path in place.glob("*.conf")}
+    names = {path.stem for path in chain(directory.glob("*.conf"), SHIPPED.glob("*.conf"))}
     text = f'there is no such profile in "{directory}" or among the profiles of the package'
-    return with_suggestion(text, closest_word(name, names))
+    raise UnusableError(with_suggestion(text, closest_word(name, names)))
 
 
 def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
@@ -186,12 +179,8 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
     """
     root = directory.parent.parent
     directories = [directory, *(root / place for place in sysctld.DIRECTORIES[1:])]
-    paths = [
-        f"{place}/{name}"
-        for place in directories
-        for name in readable_names_in(place)
-        if name.endswith(".conf") and name != sysctld.OURS
-    ]
+    every = chain.from_iterable(readable_paths(place, "*.conf") for place in directories)
+    paths = [str(path) for path in every if path.name != sysctld.OURS]
     ordered = sysctld.order_files([*paths, str(root / sysctld.LAST)])
     texts = ((path, text_of(Path(path))) for path in ordered)
     return [(path, text) for path, text in texts if text]

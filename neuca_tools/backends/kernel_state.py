@@ -93,10 +93,7 @@ def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
 
 
 def present_macs() -> frozenset[str]:
-    """The current MACs of all Ethernet interfaces of this namespace, and the GUIDs of its ports.
-
-    Virtual interfaces count too; the ports are those of InfiniBand. Raises OSError.
-    """
+    """The MACs of all Ethernet interfaces, also virtual, and GUIDs of ports. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
         devices = list(_read_devices(kernel))
     macs = {each.mac for each in devices if each.infiniband or len(each.mac) == MAC_LENGTH}

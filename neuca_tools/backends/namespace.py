@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.errors import ObserveError, SourceError
 from neuca_tools.libc import call
@@ -27,18 +26,15 @@ _MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 def enter_network(namespace: Path) -> None:
     """Enter the network namespace of this file, such as /run/netns/NAME. Raises ObserveError."""
     try:
-        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            call("setns", descriptor, _CLONE_NEWNET)
-        finally:
-            os.close(descriptor)
+        with namespace.open("rb") as file:
+            call("setns", file.fileno(), _CLONE_NEWNET)
         _leave_mounts()
     except OSError as error:
         text = f'enter the network namespace "{namespace}": {error.strerror}'
         raise ObserveError(text) from error
     # Not fatal: without its own /sys, only the speed of a NIC is not known.
     with suppress(OSError):
-        _mount(b"sysfs", b"/sys", b"sysfs", 0)
+        call("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
 
 
 @contextmanager
@@ -62,7 +58,8 @@ def mount_privately(device: Path, place: Path) -> None:
         what = f'mount "{device}"'
         for kind in FILE_SYSTEMS:
             try:
-                _mount(os.fsencode(device), os.fsencode(place), kind.encode(), _MS_HARMLESS)
+                paths = os.fsencode(device), os.fsencode(place)
+                call("mount", *paths, kind.encode(), _MS_HARMLESS, None)
                 return
             except OSError as error:
                 # EINVAL: it is another file system; ENODEV: the kernel does not know this one.
@@ -77,8 +74,4 @@ def mount_privately(device: Path, place: Path) -> None:
 
 def _leave_mounts() -> None:
     call("unshare", _CLONE_NEWNS)
-    _mount(None, b"/", None, _MS_REC_PRIVATE)
-
-
-def _mount(source: Optional[bytes], place: bytes, kind: Optional[bytes], flags: int) -> None:
-    call("mount", source, place, kind, flags, None)
+    call("mount", None, b"/", None, _MS_REC_PRIVATE, None)

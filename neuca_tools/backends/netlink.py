@@ -167,7 +167,6 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("link", "del", (errno.ENODEV,), index=index)
 
     def _set_link(self, index: int, **settings: Any) -> None:
-        """Set these attributes of a link, except those that are None."""
         self._request("link", "set", index=index, **settings)
 
     def add_address(
@@ -310,10 +309,7 @@ def _address_arguments(index: int, address: Address) -> dict[str, Any]:
 
 
 def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) -> Callable[..., Any]:
-    """`get` of a socket of pyroute2, with an OSError for EBUSY.
-
-    pyroute2 0.7.2 to 0.8.1 repeat for 9 s what fails with a NetlinkError of that number.
-    """
+    """`get`, with an OSError for EBUSY: pyroute2 before 0.9 repeats other errors for 9 s."""
 
     def get_once(*arguments: Any, **options: Any) -> Any:
         try:

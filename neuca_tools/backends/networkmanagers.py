@@ -158,23 +158,20 @@ class NetworkManager(Manager):
                     raise
 
     def _read_devices(self) -> list[_Device]:
-        objects = self._managed_objects()
-        return [
-            _device_of(str(path), interfaces[_DEVICE], objects)
-            for path, interfaces in objects.items()
-            if _DEVICE in interfaces and interfaces[_DEVICE].get("Real", True)
-        ]
+        objects, devices = self._managed_objects(), []
+        for path, interfaces in objects.items():
+            properties = interfaces.get(_DEVICE, {"Real": False})
+            if properties.get("Real", True):
+                is_unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
+                managed = bool(properties.get("Managed", True)) and not is_unmanaged
+                active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
+                name, uuid = str(properties.get("Interface", "")), str(active.get("Uuid", ""))
+                devices.append(_Device(str(path), name, managed, uuid))
+        return devices
 
     def _managed_objects(self) -> Any:
         method = "org.freedesktop.DBus.ObjectManager.GetManagedObjects"
         return self._ask("asked NetworkManager for its devices", "/org/freedesktop", method)
-
-
-def _device_of(path: str, properties: Any, objects: Any) -> _Device:
-    unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
-    managed = bool(properties.get("Managed", True)) and not unmanaged
-    active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
-    return _Device(path, str(properties.get("Interface", "")), managed, str(active.get("Uuid", "")))
 
 
 class Networkd(Manager):

@@ -18,6 +18,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
+from neuca_tools.files import closed_afterwards
 from neuca_tools.libc import call
 from neuca_tools.model import Host as Address
 
@@ -40,11 +41,11 @@ class PeerFilter:
     """A control group that passes only packets of one peer. Raises OSError if unsupported."""
 
     def __init__(self, peer: Address) -> None:
-        own_group, root = _own_group(), _detached_cgroup_mount()
-        try:
+        # Below the control group of this process, which its supervisor tracks.
+        lines = Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
+        own_group = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+        with closed_afterwards(_detached_cgroup_mount()) as root:
             self._parent = os.open(own_group or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root)
-        finally:
-            os.close(root)
         self._name = f"neuca-selftest.{os.getpid()}.{id(self):x}"
         # A descriptor; a process joins the group by writing 0 to it.
         self.joining = -1
@@ -57,18 +58,13 @@ class PeerFilter:
             raise
 
     def _restrict_to(self, peer: Address) -> None:
-        group = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._parent)
-        try:
+        directory = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._parent)
+        with closed_afterwards(directory) as group:
             for direction in (INGRESS, EGRESS):
-                loaded = _load_program(filter_program(peer, direction))
-                try:
+                with closed_afterwards(_load_program(filter_program(peer, direction))) as loaded:
                     attributes = struct.pack("=IIII", group, loaded, direction, ALLOW_MULTI)
                     _call_bpf(ATTACH, attributes)
-                finally:
-                    os.close(loaded)
             self.joining = os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)
-        finally:
-            os.close(group)
 
     def close(self) -> None:
         """Remove the group, unless a process is left in it: `_remove_stale` removes it later."""
@@ -132,18 +128,9 @@ def _call_bpf(command: int, attributes: bytes) -> int:
 
 def _detached_cgroup_mount() -> int:
     """A descriptor of a cgroup version 2 file system that is not attached to any directory."""
-    context = call("syscall", FSOPEN, b"cgroup2", CLOEXEC)
-    try:
+    with closed_afterwards(call("syscall", FSOPEN, b"cgroup2", CLOEXEC)) as context:
         call("syscall", FSCONFIG, context, CONFIG_CREATE, None, None, 0)
         return call("syscall", FSMOUNT, context, CLOEXEC, 0)
-    finally:
-        os.close(context)
-
-
-def _own_group() -> str:
-    """The control group of this process: its supervisor tracks what is below it."""
-    lines = Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
-    return next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
 
 
 def _remove_stale(parent: int) -> None:

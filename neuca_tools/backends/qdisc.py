@@ -64,7 +64,7 @@ def set_qdisc(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
     with as_apply_error(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
-        root = _read_root(kernel, index)
+        root = _root_qdisc(_dump_qdiscs(kernel)[index])
         if kind == "default":
             if root is not None and root.handle:
                 kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))
@@ -94,10 +94,6 @@ def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
     return next((qdisc for qdisc in qdiscs if qdisc.parent == ROOT), None)
 
 
-def _read_root(kernel: wire.Socket, index: int) -> Optional[_Qdisc]:
-    return _root_qdisc(_dump_qdiscs(kernel)[index])
-
-
 def _device_text(qdiscs: list[_Qdisc]) -> str:
     root = _root_qdisc(qdiscs)
     if root is None:
@@ -117,10 +113,7 @@ def _queue_qdiscs(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
 
 
 def _uses_mq(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> bool:
-    """Whether the root qdisc is `mq`, or will be `mq` once the device is up.
-
-    The latter is the case for hardware with several transmit queues; virtual links have no queue.
-    """
+    """Whether the root is `mq`, or will be once it is up: hardware with several transmit queues."""
     if root is not None:
         return root.kind == "mq"
     request = kernel_state.LINK.pack(0, 0, index, 0, 0)
@@ -130,13 +123,10 @@ def _uses_mq(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> bool:
 
 
 def _ensure_mq_handle(kernel: wire.Socket, index: int, root: Optional[_Qdisc]) -> _Qdisc:
-    """The root `mq`, replaced by one with a handle if the kernel created it.
-
-    Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
-    """
+    """The root `mq`, with the handle by which its queues are addressed. Raises ApplyError."""
     if root is None or not root.handle:
         _replace_qdisc(kernel, index, ROOT, "mq", [])
-        root = _read_root(kernel, index)
+        root = _root_qdisc(_dump_qdiscs(kernel)[index])
     if root is None or root.kind != "mq" or not root.handle:
         raise ApplyError("its queues have no qdisc of their own")
     return root

@@ -51,17 +51,14 @@ class Queues:
         if not self._is_shown:
             raise ApplyError(f'"{self._directory}" is a different device now')
         with as_apply_error():
-            if group in MASK_FILES:
-                self._write_masks(group, value)
-            else:
+            if group not in MASK_FILES:
                 (self._directory / group).write_text(value, encoding="ascii")
-
-    def _write_masks(self, group: str, value: str) -> None:
-        files, lists = self._mask_files(group), value.split(SEPARATOR)
-        if len(lists) == 1:
-            lists *= len(files)
-        for file, cpus in zip(files, lists):
-            file.write_text(_cpu_mask(cpus), encoding="ascii")
+                return
+            files, lists = self._mask_files(group), value.split(SEPARATOR)
+            if len(lists) == 1:
+                lists *= len(files)
+            for file, cpus in zip(files, lists):
+                file.write_text(_cpu_mask(cpus), encoding="ascii")
 
     def _mask_files(self, group: str) -> list[Path]:
         prefix, file, _ = MASK_FILES[group]
@@ -73,10 +70,7 @@ class Queues:
         return [queue / file for queue in queues]
 
     def _read_masks(self, group: str) -> DeviceSettings:
-        """The lists of CPUs of the queues.
-
-        `maximums` has the CPUs that are online, which `all` stands for, and the number of queues.
-        """
+        """The lists; `maximums` has the CPUs online (`all`), and the number of queues."""
         masks = [text_of(file) for file in self._mask_files(group)]
         lists = [_cpu_list(mask) for mask in masks if mask]
         # The kernel refuses to read the XPS mask of a device with a single queue.

@@ -29,7 +29,7 @@ from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 IFA_F_NODAD, IFA_F_TENTATIVE = 0x02, 0x40
 NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
-_APPEND = 0x800  # NLM_F_APPEND
+_FLAGS = {NEW_ADDRESS: wire.CREATE | wire.REPLACE, NEW_ROUTE: wire.CREATE | wire.APPEND}
 _LIFETIMES = 6  # IFA_CACHEINFO
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
@@ -52,7 +52,7 @@ def add_address(index: int, address: Address, flags: int) -> None:
         wire.encode_number(FLAGS, flags),
         wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])),
     ]
-    _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
+    _send_request(NEW_ADDRESS, b"".join(parts))
 
 
 def restore_address(index: int, message: bytes, elapsed: float) -> None:
@@ -65,7 +65,7 @@ def restore_address(index: int, message: bytes, elapsed: float) -> None:
     for extra in (0,) if flags & IFA_F_TENTATIVE else (IFA_F_NODAD, 0):
         body = _restored_address(index, message, elapsed, extra)
         if body is not None:
-            _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, body)
+            _send_request(NEW_ADDRESS, body)
 
 
 def _restored_address(index: int, message: bytes, elapsed: float, extra: int) -> Optional[bytes]:
@@ -102,30 +102,23 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
     that it stood for take its place.
     """
     if any(kind == routing.NEXT_HOP_ID for kind, _ in _attributes(message)):
+        *head, _ = routing.HEAD.unpack_from(message)
+        # The object, not what it stands for.
+        kept = (pair for pair in _attributes(message) if pair[0] not in routing.OF_NEXT_HOP)
+        body = b"".join((routing.HEAD.pack(*head, 0), *starmap(wire.encode_attribute, kept)))
         with suppress(ApplyError):  # EINVAL: there is no such object
-            _send_route(_route_by_object(message))
+            _send_request(NEW_ROUTE, body)
             return
     try:
         for body in _restored_routes(message, indexes, elapsed):
-            _send_route(body)
+            _send_request(NEW_ROUTE, body)
     except ApplyError as error:
         if error.errno != errno.EINVAL or source_of(message) is None:
             raise
 
 
-def _send_route(body: bytes) -> None:
-    _send_request(NEW_ROUTE, wire.CREATE | _APPEND, body)
-
-
 def _attributes(message: bytes) -> Iterator[tuple[int, bytes]]:
     return wire.parse_attributes(message[routing.HEAD.size :])
-
-
-def _route_by_object(message: bytes) -> bytes:
-    """The body of a request that names the next hop object instead of what it stands for."""
-    *head, _ = routing.HEAD.unpack_from(message)
-    kept = (pair for pair in _attributes(message) if pair[0] not in routing.OF_NEXT_HOP)
-    return b"".join((routing.HEAD.pack(*head, 0), *starmap(wire.encode_attribute, kept)))
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
@@ -175,11 +168,11 @@ def _rebound_next_hops(data: bytes, indexes: Mapping[int, int]) -> Iterator[byte
         data = data[length + -length % 4 :]
 
 
-def _send_request(kind: int, flags: int, message: bytes) -> None:
+def _send_request(kind: int, message: bytes) -> None:
     """Make one request; what exists already is fine."""
     try:
         with as_apply_error(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
-            kernel.ask(kind, flags, message)
+            kernel.ask(kind, _FLAGS[kind], message)
     except ApplyError as error:
         if error.errno != errno.EEXIST:
             raise

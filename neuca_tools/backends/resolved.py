@@ -69,16 +69,13 @@ class Resolved(Service):
         if not words and index not in [entry[0] for entry in self._read_property(others)]:
             self._call_manager("RevertLink", "i", index)
         elif group == "nameservers":
-            self._set_servers(index, words)
+            hosts = [ip_address(word) for word in words if word != DEFAULT_ROUTE]
+            # Before the servers are set, the link stops to be a default route for names.
+            self._call_manager("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
+            entries = [(FAMILIES[host.version], list(host.packed)) for host in hosts]
+            self._call_manager("SetLinkDNS", "ia(iay)", index, entries)
         else:
             self._set_domains(index, words)
-
-    def _set_servers(self, index: int, words: Collection[str]) -> None:
-        """Set the servers, after the link has stopped to be a default route for names."""
-        hosts = [ip_address(word) for word in words if word != DEFAULT_ROUTE]
-        self._call_manager("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
-        entries = [(FAMILIES[host.version], list(host.packed)) for host in hosts]
-        self._call_manager("SetLinkDNS", "ia(iay)", index, entries)
 
     def _set_domains(self, index: int, words: Collection[str]) -> None:
         for other, domain, _ in self._read_property("Domains"):

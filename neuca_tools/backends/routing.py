@@ -64,6 +64,7 @@ _LOCAL_TABLE = 255
 _NOTHING = 0xFFFFFFFF  # the value of an attribute that is not set
 _NAMES: Mapping[int, RouteKind] = dict(enumerate(get_args(RouteKind), 1))  # RTN_*
 _SCOPES = {"global": 0, "link": 253, "host": 254}  # RT_SCOPE_*
+_SCOPE_NAMES = {number: name for name, number in _SCOPES.items()}
 FAMILIES = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
 _VERSIONS = {family: version for version, family in FAMILIES.items()}
 _ANYWHERE = {4: bytes(4), 6: bytes(16)}
@@ -125,10 +126,7 @@ def _is_router(body: bytes) -> bool:
 
 
 def _is_relevant(body: bytes) -> bool:
-    """Whether the route is ours, or one that the kernel has not added for an address.
-
-    It adds these to the local table, and to the tables of VRFs too.
-    """
+    """Whether the route is ours, or was not added by the kernel for an address (in VRFs too)."""
     _, _, _, _, table, protocol, _, kind, _ = HEAD.unpack_from(body)
     if _NAMES.get(kind) not in KINDS:
         return protocol not in (ROUTE_PROTOCOL, *OF_KERNEL)
@@ -168,10 +166,12 @@ def _whole_route(
     _, _, _, tos, _, protocol, scope, kind, _ = HEAD.unpack_from(body)
     name, metrics = _NAMES[kind], values.nest(_METRICS)
     (index, via, flags), *others = hops
+    scope_name = _SCOPE_NAMES.get(scope, str(scope))
+    is_usual = to.version == 6 or scope_name == usual_scope(4, name, via)
     traits = Traits(
         table,
         name,
-        _unusual_scope(scope, usual_scope(4, name, via)) if to.version == 4 else "",
+        "" if is_usual else scope_name,
         bool(flags & ONLINK),
         mtu=metrics.number(_MTU),
         advmss=metrics.number(_ADVMSS),
@@ -189,12 +189,6 @@ def _whole_route(
         others=tuple((number, gateway) for number, gateway, _ in others),
         message=b"" if protocol == ROUTE_PROTOCOL else body,
     )
-
-
-def _unusual_scope(scope: int, usual: str) -> str:
-    """The name of a scope; empty for the usual one."""
-    name = next((name for name, number in _SCOPES.items() if number == scope), str(scope))
-    return "" if name == usual else name
 
 
 def _next_hops(values: wire.Attributes, flags: int, objects: _Objects) -> Iterator[_NextHop]:
@@ -218,10 +212,7 @@ def _gateway(values: wire.Attributes) -> Optional[Host]:
 
 
 def _read_objects(kernel: wire.Socket) -> _Objects:
-    """Device and address of each next hop of each nexthop object, by its ID.
-
-    A route that names one need not repeat them (sysctl net.ipv4.nexthop_compat_mode).
-    """
+    """The next hops of each nexthop object; routes need not repeat them (nexthop_compat_mode)."""
     objects, groups = dict[int, tuple[tuple[int, Optional[Host]], ...]](), dict[int, bytes]()
     for body in _dump(kernel, GET_NEXT_HOP, head_size=_OBJECT_SIZE):
         values = wire.Attributes(body[_OBJECT_SIZE:])
@@ -330,10 +321,7 @@ def has_rule(rule: Rule) -> bool:
 
 
 def rule_arguments(rule: Rule) -> dict[str, Any]:
-    """The arguments with which pyroute2 adds or deletes a rule.
-
-    All selectors and the protocol: without one, the kernel deletes another rule that fits.
-    """
+    """All selectors and the protocol, without which the kernel deletes another rule that fits."""
     return {
         "family": FAMILIES[rule.family],
         "priority": rule.priority,

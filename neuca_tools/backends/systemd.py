@@ -25,10 +25,7 @@ _ANSWER_SECONDS = 20.0  # it may have to be started first, during a busy boot
 
 
 def notify(state: str) -> None:
-    """Send lines such as `READY=1`, `WATCHDOG=1` or `STATUS=…` to systemd, if it is listening.
-
-    Errors are ignored: systemd's own time-outs cover a lost notification.
-    """
+    """Send lines such as `READY=1` to systemd, if it listens; its time-outs cover a lost one."""
     if not os.environ.get("NOTIFY_SOCKET"):
         return
     with suppress(ImportError, OSError):
@@ -50,29 +47,21 @@ def watchdog_interval() -> Optional[float]:
 
 def journal_handler() -> Optional[logging.Handler]:
     """A handler for the journal; None if standard error goes elsewhere, or without the library."""
-    if not _stderr_is_journal():
-        return None
-    try:
-        # Without systemd, the library need not be installed; it saves 8 ms.
-        from systemd.journal import JournalHandler
-    except ImportError:
-        return None
-
-    handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
-    return handler
-
-
-def _stderr_is_journal() -> bool:
-    """Whether standard error is the stream whose device and inode JOURNAL_STREAM has.
-
-    Child processes inherit the variable (systemd.exec(5)).
-    """
     try:
         status = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):
         # Standard error is closed, None or no file.
-        return False
-    return os.environ.get("JOURNAL_STREAM", "") == f"{status.st_dev}:{status.st_ino}"
+        return None
+    # Child processes inherit the variable (systemd.exec(5)).
+    if os.environ.get("JOURNAL_STREAM", "") != f"{status.st_dev}:{status.st_ino}":
+        return None
+    with suppress(ImportError):
+        # Without systemd, the library need not be installed; it saves 8 ms.
+        from systemd.journal import JournalHandler
+
+        handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
+        return handler
+    return None
 
 
 class JournalEntry(NamedTuple):
@@ -85,10 +74,7 @@ class JournalEntry(NamedTuple):
 
 
 def journal_entries(units: Sequence[str]) -> list[JournalEntry]:
-    """The messages of this boot from and about these units that this user may read.
-
-    Raises ObserveError without python3-systemd or a journal.
-    """
+    """This boot's readable messages from and about these units. Raises ObserveError."""
     try:
         # Without systemd, the library need not be installed; it saves 8 ms.
         from systemd.journal import Reader

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from neuca_tools.backends.linkwatch import index_by_interface
 from neuca_tools.errors import ObserveError
-from neuca_tools.files import readable_names_in, text_of
+from neuca_tools.files import readable_paths, text_of
 
 _CONTROL = Path("/run/udev/control")
 _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
@@ -56,10 +57,7 @@ class Monitor:
         return descriptor
 
     def drain(self) -> set[tuple[str, str]]:
-        """The action (`add`, `remove`, `change`, …) and the interface of each pending event.
-
-        They are at most _MAX_EVENTS; the next call returns more. Never blocks.
-        """
+        """The action (`add`, …) and interface of up to _MAX_EVENTS pending events. Never blocks."""
         events: set[tuple[str, str]] = set()
         for _ in range(_MAX_EVENTS):
             try:
@@ -152,10 +150,8 @@ def serves_this_namespace() -> bool:
 
 def read_rules() -> Iterator[tuple[Path, str]]:
     """The readable udev rules of the administrator and in /run, not those of the distribution."""
-    for directory in _RULES:
-        for name in readable_names_in(directory):
-            if name.endswith(".rules"):
-                yield directory / name, text_of(directory / name)
+    for path in chain.from_iterable(readable_paths(place, "*.rules") for place in _RULES):
+        yield path, text_of(path)
 
 
 def volume_numbers() -> list[str]:
@@ -185,10 +181,7 @@ def _network_namespace(process: str) -> str:
 
 
 def _interfaces_in_sysfs() -> dict[str, int]:
-    """The interfaces that sysfs shows, by name, with their index.
-
-    Not every entry is an interface (`bonding_masters`), and interfaces may disappear meanwhile.
-    """
+    """Index by name; not every entry is an interface (`bonding_masters`), and some disappear."""
     index_by_name = {}
     with contextlib.suppress(FileNotFoundError):
         for entry in _SYSFS.iterdir():

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Callable
 
-REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
+REQUEST, ACK, REPLACE, CREATE, APPEND = 0x1, 0x4, 0x100, 0x400, 0x800  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
 NESTED = 0x8000  # NLA_F_NESTED
 _TYPE = 0x3FFF  # NLA_TYPE_MASK
@@ -130,40 +130,33 @@ class Socket(AbstractContextManager["Socket"]):
         Those that are not to `keep` take no memory.
         """
         for _ in range(_TRIES):
-            answers, interrupted = self._ask(kind, DUMP, payload, keep)
-            if not interrupted:
+            answers = self.ask(kind, DUMP, payload, keep)
+            if not self._is_interrupted:
                 return answers
         raise OSError(errno.EAGAIN, f"they changed {_TRIES} times meanwhile")
 
-    def ask(self, kind: int, flags: int, payload: bytes) -> list[bytes]:
-        """Send a request and return the payloads of all answers. Raises OSError."""
-        return self._ask(kind, flags, payload)[0]
-
-    def _receive_datagram(self) -> bytes:
-        """One datagram. Raises OSError, also if there was more than the buffer has room for."""
-        size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
-        if size > len(self._buffer):
-            raise truncated_error("a datagram")
-        return bytes(memoryview(self._buffer)[:size])
-
-    def _ask(
+    def ask(
         self, kind: int, flags: int, payload: bytes, keep: Callable[[bytes], bool] = bool
-    ) -> tuple[list[bytes], bool]:
-        """The payloads, and whether the dump was interrupted."""
+    ) -> list[bytes]:
+        """Send a request and return the payloads of all answers. Raises OSError."""
+        self._is_interrupted = False
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
         size = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + payload)
         answers: list[bytes] = []
-        interrupted = False
         while True:
-            for what, options, sequence, body in parse_messages(self._receive_datagram()):
+            size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+            if size > len(self._buffer):
+                raise truncated_error("a datagram")
+            datagram = bytes(memoryview(self._buffer)[:size])
+            for what, options, sequence, body in parse_messages(datagram):
                 if sequence != self._sequence:
                     continue
-                interrupted = interrupted or bool(options & _INTERRUPTED)
+                self._is_interrupted |= bool(options & _INTERRUPTED)
                 if what in (_ERROR, _DONE):
                     _raise_kernel_error(what, body, options)
-                    return answers, interrupted
+                    return answers
                 if what == _OVERRUN:
                     raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
                 if keep(body):
@@ -189,15 +182,8 @@ def _raise_kernel_error(what: int, body: bytes, flags: int) -> None:
         raise truncated_error("the error number")
     code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
     if code:
-        text, message = os.strerror(code), _kernel_message(body, flags)
-        raise OSError(code, f"{text} ({message})" if message not in ("", text) else text)
-
-
-def _kernel_message(body: bytes, flags: int) -> str:
-    """The text of an extended ACK, empty if there is none."""
-    if not (flags & _CAPPED and flags & _HAS_ATTRIBUTES):
-        return ""
-    for kind, value in parse_attributes(body[4 + _HEADER.size :]):
-        if kind == _ERROR_MESSAGE:
-            return value.rstrip(b"\0").decode(errors="replace")
-    return ""
+        text, message = os.strerror(code), b""
+        if flags & _CAPPED and flags & _HAS_ATTRIBUTES:
+            message = Attributes(body[_CODE.size + _HEADER.size :]).bytes(_ERROR_MESSAGE)
+        reason = message.rstrip(b"\0").decode(errors="replace")
+        raise OSError(code, f"{text} ({reason})" if reason not in ("", text) else text)

@@ -1,11 +1,8 @@
 """Reads documents from the sources, all of them within one time budget.
 
-A source is a class that implements the `Source` protocol of `base`. It returns a document, returns
-that there is none, or raises SourceError; an error never means that there is none. To add a source,
-write its module, import what is slow to import inside its functions, and add a row to `_KINDS`, or
-for a cloud to `model.clouds`.
-`_AUTO` lists the sources that `auto` asks, in order. A module is imported when a source of it is
-made: most commands ask none or one.
+A source implements the `Source` protocol of `base`. It returns a document, returns that there is
+none, or raises SourceError; an error never means that there is none. A module is imported when a
+source of it is made, and what is slow to import inside functions: most commands ask none or one.
 
 The firmware decides which services `auto` asks at well-known addresses: any host on a guest's
 network can answer there (CVE-2024-6174 in cloud-init), but only the hypervisor writes the guest's
@@ -79,10 +76,7 @@ _SERVICES_BY_CLOUD: Mapping[str, frozenset[str]] = {
 
 
 class _UnknownCloud(Source):
-    """Stands for the services that are not asked because the firmware names no cloud.
-
-    It raises SourceError: not asking is not the same as there being no document.
-    """
+    """The services that are not asked: an error, as this does not mean that there is none."""
 
     name = "auto"
 

@@ -202,7 +202,6 @@ _HETZNER = "/hetzner/v1"
 
 
 def _user_data_text(value: object) -> Optional[bytes]:
-    """User-data as a text; None if there is none."""
     return value.encode("utf-8", "replace") if isinstance(value, str) and value else None
 
 

@@ -52,13 +52,16 @@ class Ec2(Service):
     other_urls: tuple[Url, ...] = (Url("fd00:ec2::254"),)
     tokens = "X-aws-ec2-metadata-token"  # begins the names of two headers
 
-    @property
-    def _tree_key(self) -> str:
-        return f"{self.session_key}{NICS}"
-
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data, with NICs and keys if they can be read completely."""
-        return self._with_instance(self._with_documents(deadline, session), deadline)
+        answer = self.metadata("/latest/user-data", deadline, session)
+        try:
+            answer = self._with_tree(answer, deadline.share(2))
+        except SourceError as error:
+            if answer.data is None:
+                raise
+            answer = answer._replace(unread=str(error))
+        return self._with_instance(answer, deadline)
 
     def _with_instance(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the instance ID, which is cached; empty if it cannot be read."""
@@ -72,22 +75,10 @@ class Ec2(Service):
             token = Token(identity, time.monotonic() + _TREE_SECONDS)
         return answer._replace(instance=token.value, session=answer.session.keep(cache_key, token))
 
-    def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
-        answer = self.metadata("/latest/user-data", deadline, session)
-        try:
-            return self._with_tree(answer, deadline.share(2))
-        except SourceError as error:
-            if answer.data is None:
-                raise
-            return answer._replace(unread=str(error))
-
     def _with_tree(self, answer: Answer, deadline: Deadline) -> Answer:
-        """The answer with the tree of NICs and keys.
-
-        The whole tree is read once a minute, or when the user-data or the list of NICs changes.
-        """
-        session = answer.session
-        cached = session.token(self._tree_key)
+        """The answer with NICs and keys, read once a minute, or when user-data or NICs change."""
+        session, cache_key = answer.session, f"{self.session_key}{NICS}"
+        cached = session.token(cache_key)
         if cached is not None and not cached.value:
             return answer
 
@@ -106,10 +97,10 @@ class Ec2(Service):
         now = time.monotonic()
         if not tree:
             absent = Token("", now + _ABSENCE_SECONDS)
-            return answer._replace(session=session.keep(self._tree_key, absent))
+            return answer._replace(session=session.keep(cache_key, absent))
         text = json.dumps(tree)
         if len(text) <= _MAX_CACHED_CHARACTERS:
-            session = session.keep(self._tree_key, Token(digest + text, now + _TREE_SECONDS))
+            session = session.keep(cache_key, Token(digest + text, now + _TREE_SECONDS))
         return answer._replace(session=session, parts={NAME: text.encode()})
 
     def _network(self, listing: Sequence[str], read: _Read) -> dict[str, object]:
@@ -160,18 +151,19 @@ class Ec2(Service):
         return text
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
-        """One item of metadata; 404 means that there is none.
-
-        401 means that the token expired early, or that version 1 was disabled.
-        """
+        """One item of metadata; 404 means that there is none."""
         token = session.token(self.session_key) or self._new_token(deadline)
         response = self._get(path, token, deadline)
-        if response.status == 401:
+        if response.status == 401:  # the token expired early, or version 1 was disabled
             token = self._new_token(deadline)
             response = self._get(path, token, deadline)
         if response.status not in (200, 404):
-            text = f"HTTP {response.status}{_refusal_text(response, token)}"
-            raise SourceError(f"GET {self.url}{path}: {text}")
+            text = f"GET {self.url}{path}: HTTP {response.status}"
+            if response.status == 401:
+                no_token = "without a token, and the service gave none"
+                why = "with a new token" if token.value else no_token
+                text = f"{text} {why}"
+            raise SourceError(text)
         return Answer(self.name, response.content, session.keep(self.session_key, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
@@ -185,22 +177,18 @@ class Ec2(Service):
         a forwarder. The absence of tokens is cached for as long as a token is valid, since a guest
         may be moved to another service.
         """
-        try:
-            value = self._request_token(deadline.share(3))
-        except SourceTimeoutError:
-            value = ""
-        return Token(value, time.monotonic() + _TOKEN_SECONDS - _EARLY_SECONDS)
-
-    def _request_token(self, deadline: Deadline) -> str:
-        path = "/latest/api/token"
+        path, value = "/latest/api/token", ""
         headers = {f"{self.tokens}-ttl-seconds": str(_TOKEN_SECONDS)}
-        response = self.request("PUT", path, headers, deadline)
-        if response.status not in (200, *_NO_TOKENS):
-            is_disabled = response.status == 403
-            why = ": the metadata service is disabled for this guest" if is_disabled else ""
-            raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}{why}")
-        # A service that answers every request with 200 has no tokens either.
-        return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
+        with suppress(SourceTimeoutError):
+            response = self.request("PUT", path, headers, deadline.share(3))
+            if response.status not in (200, *_NO_TOKENS):
+                is_disabled = response.status == 403
+                why = ": the metadata service is disabled for this guest" if is_disabled else ""
+                raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}{why}")
+            # A service that answers every request with 200 has no tokens either.
+            if _TOKEN.fullmatch(response.body):
+                value = response.body.decode("ascii")
+        return Token(value, time.monotonic() + _TOKEN_SECONDS - _EARLY_SECONDS)
 
 
 class Alibaba(Ec2):
@@ -216,10 +204,3 @@ class Alibaba(Ec2):
 
 def _text(data: Optional[bytes]) -> str:
     return (data or b"").decode("utf-8", "replace")
-
-
-def _refusal_text(response: Response, token: Token) -> str:
-    """What HTTP 401 means."""
-    if response.status != 401:
-        return ""
-    return " with a new token" if token.value else " without a token, and the service gave none"

@@ -229,10 +229,7 @@ class Connection:
     def request(
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
-        """Make a request and read the whole response.
-
-        Raises SourceTimeoutError at the deadline, and SourceError for any other failure.
-        """
+        """Make a request and read the response. Raises SourceTimeoutError and SourceError."""
         fields = {
             "Host": self._url.authority,
             "User-Agent": f"neuca-guest-tools/{__version__}",
@@ -315,7 +312,6 @@ class Connection:
 
 
 def _request_text(peer: Peer, path: str) -> str:
-    """What is asked of whom, for messages."""
     if isinstance(peer, Path):
         return f"{path} from {peer}"
     if peer.device and "%" not in peer.address:

@@ -104,22 +104,19 @@ def _run_command(command: list[str], deadline: Deadline) -> tuple[int, bytes, by
             output = _read_pipe(process.stdout.fileno(), deadline)
             message = _read_pipe(process.stderr.fileno(), deadline)
             return process.wait(max(0.0, deadline.remaining())), output, message
-        except TimeoutExpired:
-            raise _timeout_error(deadline) from None
+        except (TimeoutExpired, TimeoutError):
+            text = f"no response within {deadline.budget:g} s"
+            raise SourceTimeoutError(text) from None
         finally:
             process.kill()
 
 
-def _timeout_error(deadline: Deadline) -> SourceTimeoutError:
-    return SourceTimeoutError(f"no response within {deadline.budget:g} s")
-
-
 def _read_pipe(pipe: int, deadline: Deadline) -> bytes:
-    """Everything up to the end of file. Raises SourceTimeoutError and SourceError."""
+    """Everything up to the end of file. Raises TimeoutError and SourceError."""
     data = b""
     while len(data) <= BODY_LIMIT + 1:
         if not deadline.wait(pipe, select.POLLIN):
-            raise _timeout_error(deadline)
+            raise TimeoutError
         piece = os.read(pipe, 65536)
         if not piece:
             return data

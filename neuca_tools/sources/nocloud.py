@@ -80,7 +80,10 @@ class NoCloud(Directory):
         seed = seed or _Seed(b"", b"", None)
         place = boot.pop("seedfrom", "") or _seed_place(seed.metadata)
         if place:
-            seed = _merged_seed(self._at(place, deadline), seed)
+            there = self._at(place, deadline)
+            items = {**_parse_metadata(there.metadata), **_parse_metadata(seed.metadata)}
+            network = seed.network if there.network is None else there.network
+            seed = _Seed(there.data, json.dumps(items).encode(), network)
         if boot:
             items = {**_parse_metadata(seed.metadata), **boot}
             seed = seed._replace(metadata=json.dumps(items).encode())
@@ -173,13 +176,6 @@ def _seed_place(metadata: bytes) -> str:
         return ""
     value = _parse_metadata(metadata).get("seedfrom")
     return value if isinstance(value, str) else ""
-
-
-def _merged_seed(new: _Seed, old: _Seed) -> _Seed:
-    """The seed `new`, with the meta-data of `old`, and its network-config as a fallback."""
-    metadata = {**_parse_metadata(new.metadata), **_parse_metadata(old.metadata)}
-    network = old.network if new.network is None else new.network
-    return _Seed(new.data, json.dumps(metadata).encode(), network)
 
 
 def _parse_metadata(metadata: bytes) -> Mapping[str, Tree]:

@@ -57,13 +57,9 @@ class Race:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
         self._ask, self._session = ask, session
         self._is_incomplete = False  # a source has responded, but not with all that it has
-        self._threads: list[Thread] = []
+        self.threads: list[Thread] = []
         self._running = 0
         self._outcomes = SimpleQueue[_Outcome]()
-
-    def join_threads(self) -> None:
-        for thread in self._threads:
-            thread.join()
 
     def run(self, what: str, deadline: Deadline) -> Answer:
         """The first document (`what`) in order, with the session of all sources.
@@ -154,7 +150,7 @@ class Race:
             return
         thread = Thread(target=lambda: self._outcomes.put((entry, way, ask())))
         thread.start()
-        self._threads.append(thread)
+        self.threads.append(thread)
         self._running += 1
 
     def _record(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
@@ -179,5 +175,6 @@ def first_answer(
         return race.run(what, Deadline.after(budget, receive))
     finally:
         os.close(send)  # the other end becomes readable, which cancels pending requests
-        race.join_threads()
+        for thread in race.threads:
+            thread.join()
         os.close(receive)

@@ -30,16 +30,11 @@ def require_vouched(answer: Answer, source: Source, surroundings: Surroundings) 
     outlet = source.outlet
     if outlet is None or outlet.is_vouched or (answer.is_empty and not answer.instance):
         return answer
-    if _instance_of(answer).partition(":")[2].lower() in _firmware_identities(surroundings.dmi):
-        return answer
+    with suppress(DocumentError):
+        instance = answer.instance or combined.instance_id(combined.reduce_documents(answer.parts))
+        if instance.partition(":")[2].lower() in _firmware_identities(surroundings.dmi):
+            return answer
     raise SourceError(_UNVOUCHED.format(name=outlet.name))
-
-
-def _instance_of(answer: Answer) -> str:
-    try:
-        return answer.instance or combined.instance_id(combined.reduce_documents(answer.parts))
-    except DocumentError:
-        return ""
 
 
 def _firmware_identities(dmi: Path) -> Iterator[str]:
