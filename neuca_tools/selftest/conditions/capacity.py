@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional

@@ -5,8 +5,6 @@ BBR sends at the rate at which data arrives, and need not fill a queue.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 

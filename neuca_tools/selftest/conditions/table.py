@@ -6,8 +6,6 @@ that is not known; for what iperf alone counted see `Look.is_unsampled`.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import NamedTuple, Optional
 
