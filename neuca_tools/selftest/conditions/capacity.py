@@ -7,22 +7,11 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import figures, udp
+from neuca_tools.selftest.conditions import figures, overflow, thresholds, udp
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import ORDERED, Confidence, Hit, single_fact, smallest_mtu
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, may_be_rate_of_host
 from neuca_tools.selftest.conditions.datagrams import limited_arrival
-from neuca_tools.selftest.conditions.overflow import (
-    BESIDE_CPU_SHARE,
-    measured_by_bbr,
-    overflowing_queue,
-)
-from neuca_tools.selftest.conditions.thresholds import (
-    has_few_in_flight,
-    has_standing_queue,
-    is_noisy,
-    is_queued,
-)
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
@@ -47,9 +36,8 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
     """The path gives this rate, by the queue before it, by BBR, or by iperf's figures."""
     if look.protocol == "udp":
         return limited_arrival(look)
-    return (
-        path_capacity(look) or overflowing_queue(look) or measured_by_bbr(look) or path_rate(look)
-    )
+    by_samples = path_capacity(look) or overflow.overflowing_queue(look)
+    return by_samples or overflow.measured_by_bbr(look) or path_rate(look)
 
 
 def path_rate(look: Look) -> Optional[Hit]:
@@ -238,7 +226,9 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     if len(rates) < 5 or look.known_loss < figures.NOTABLE_LOSS / 2:
         return None
     cap = figures.cap_above(best[0])
-    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0] or has_few_in_flight(look):
+    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0]:
+        return None
+    if thresholds.has_few_in_flight(look):
         return None
     return Hit(
         0.88,
@@ -320,19 +310,19 @@ def path_capacity(look: Look) -> Optional[Hit]:
             severity=None if look.evidence.expect else "info",
             confidence="high" if slowest else "medium",
         )
-    return _queued_capacity(look) if is_queued(look) else None
+    return _queued_capacity(look) if thresholds.is_queued(look) else None
 
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else figures.STEADY_SPREAD
+    limit = WHOLE_BUFFERS_SPREAD if thresholds.has_standing_queue(look) else figures.STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
         return _standing_queue_hit(look)
     share = 1.0
-    confidence: Confidence = "medium" if is_noisy(look) else "high"
+    confidence: Confidence = "medium" if thresholds.is_noisy(look) else "high"
     if look.is_full:
         # Packets may wait for a full CPU as well, though it makes no rate so even.
-        share, confidence = BESIDE_CPU_SHARE, "low"
+        share, confidence = overflow.BESIDE_CPU_SHARE, "low"
     return Hit(
         share * look.known_network_share,
         f"the rate stays within {amounts.bound(look.spread)} of "
@@ -350,7 +340,7 @@ def _standing_queue_hit(look: Look) -> Optional[Hit]:
     If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
     way TCP recovers; that of a slow path varies because iperf counts whole buffers.
     """
-    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
+    if not thresholds.has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
         return None
     return Hit(
         STANDING_QUEUE_SHARE * look.known_network_share,

@@ -15,12 +15,7 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Direction, Flow, Interval, Run, Total
-from neuca_tools.selftest.readers.gather import (
-    received_total,
-    usual_length,
-    with_missing_tail,
-    without_zeros,
-)
+from neuca_tools.selftest.readers import gather
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.values import (
     known_mean,
@@ -277,13 +272,13 @@ def _read_flow(
     # With an error, iperf3 may print the last one twice.
     intervals = tuple(dict.fromkeys(filter(None, known)))
     totals = _read_totals(document, suffix, sender)
-    sent, received = (without_zeros(total, intervals) for total in totals)
+    sent, received = (gather.without_zeros(total, intervals) for total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
 def _with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
     """Take these fields of each interval from the server, because only it knows them."""
-    unit = usual_length(server.intervals)
+    unit = gather.usual_length(server.intervals)
     by_start = {round(interval.start / unit): interval for interval in server.intervals}
     merged = []
     for interval in flow.intervals:
@@ -348,10 +343,11 @@ def _read_totals(document: Json, suffix: str, sender: Optional[bool]) -> tuple[T
     if is_of_server and summed and not parse_number(summed.get("bytes")):
         return sent, Total()
     if not summed and parse_number(both.get("lost_percent")) is not None:
-        received = received_total(sent, parse_whole(both.get("lost_packets")), sent.datagrams)
+        lost = parse_whole(both.get("lost_packets"))
+        received = gather.received_total(sent, lost, sent.datagrams)
     else:
         # Where the receiver's sum lacks a number, `sum` may have it.
-        received = with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
+        received = gather.with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
     return sent, replace(received, out_of_order=_out_of_order(end, sender))
 
 
