@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 from statistics import mean, pstdev
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.selftest.evidence import run
 from neuca_tools.selftest.evidence.look import Look
@@ -256,14 +256,6 @@ ROUND_DIGITS = (1, 2, 2.5, 4, 5, 6, 8, 10)
 # Bytes: IPv4 and TCP with timestamps; preamble, Ethernet header, checksum and gap between frames.
 HEADERS, FRAMING = 52, 38
 TOLERANCE = 0.005  # of a link's goodput: such a rate is that of the link
-
-
-class Limit(NamedTuple):
-    """One thing that keeps the rate below `rate`, in bit/s."""
-
-    name: str
-    condition: str
-    rate: float
 
 
 def goodput(speed: float, mtu: int) -> float:
