@@ -83,32 +83,26 @@ def _token_bucket(look: Look) -> Optional[Hit]:
         return None
     seconds = look.all_intervals[drop].start
     excess = (mean(early) - slow) * seconds / 8
-    return _bucket_hit(look, mean(early), _rate_of_tokens(rest, slow), excess)
+    # The mean unless there is a burst, because iperf counts a slow rate in whole buffers.
+    rate = mean(rest) if max(rest) <= BURST_RATIO * slow else slow
+    return _bucket_hit(look, mean(early), rate, excess)
 
 
 def _least_fall(look: Look, rates: Sequence[float]) -> float:
-    """By how much the rate falls at least once a bucket is empty."""
-    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    is_sure = look.is_counted_by_receiver or _is_step(rates)
-    return figures.ARRIVED_RATIO if is_sure else BURST_RATIO
+    """By how much the rate falls at least once a bucket is empty.
 
-
-def _is_step(rates: Sequence[float]) -> bool:
-    """Whether one rate follows another, even one: a full buffer of the sender shows in one alone.
-
-    Both last for MIN_INTERVALS at least.
+    A sender also counts what waits in its buffer, unlike a receiver. A full buffer shows in one
+    rate alone, and not where one even rate follows another, each for MIN_INTERVALS at least.
     """
     slow = [rate for rate in rates if rate * figures.ARRIVED_RATIO <= rates[0]]
     early = rates[: len(rates) - len(slow)]
+    if look.is_counted_by_receiver:
+        return figures.ARRIVED_RATIO
     if min(len(early), len(slow)) < figures.MIN_INTERVALS or max(slow) > min(early):
-        return False
+        return BURST_RATIO
     is_even = pstdev(slow) < figures.STEADY_SPREAD * mean(slow)
-    return is_even and pstdev(early) < figures.UNEVEN_SPREAD * mean(early)
-
-
-def _rate_of_tokens(rates: Sequence[float], usual: float) -> float:
-    """The mean, because iperf counts a slow rate in whole buffers; `usual` if there is a burst."""
-    return mean(rates) if max(rates) <= BURST_RATIO * usual else usual
+    is_step = is_even and pstdev(early) < figures.UNEVEN_SPREAD * mean(early)
+    return figures.ARRIVED_RATIO if is_step else BURST_RATIO
 
 
 def _is_down(look: Look, rates: Sequence[float]) -> bool:
@@ -199,8 +193,10 @@ def _has_other_reason(look: Look) -> bool:
     """Whether something else than a limiter keeps the rate constant, or may do so."""
     if figures.may_be_asked_for(look) or figures.writes_often(look) or stated_window(look):
         return True
-    is_lossy = figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
-    return is_lossy or _is_without_queue(look)
+    if not figures.late_loss(look):
+        # A limiter makes a queue, or drops: in so small a window, nothing queues.
+        return look.windows.flat and look.implied_rtt < LAN_RTT
+    return figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
 
 
 def _cap_not_exceeded(look: Look) -> Optional[float]:
@@ -209,11 +205,6 @@ def _cap_not_exceeded(look: Look) -> Optional[float]:
     if cap is None or look.retransmits or not rates:
         return cap  # what is dropped shows a bucket, which lets bursts pass
     return cap if rates[-1 - len(rates) // 4] <= cap * figures.max_share_of(cap) else None
-
-
-def _is_without_queue(look: Look) -> bool:
-    """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
-    return look.windows.flat and not figures.late_loss(look) and look.implied_rtt < LAN_RTT
 
 
 def _common_ceiling(look: Look) -> Optional[Hit]:
@@ -314,10 +305,26 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
-    """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = WHOLE_BUFFERS_SPREAD if thresholds.has_standing_queue(look) else figures.STEADY_SPREAD
+    """A queue on the path, at a rate that hardly varies, or one that no sample saw empty.
+
+    The path is never idle then. If the queue is full, it drops some packets: with one of less than
+    a round trip, the rate varies by the way TCP recovers; that of a slow path varies because iperf
+    counts whole buffers.
+    """
+    is_standing = thresholds.has_standing_queue(look)
+    limit = WHOLE_BUFFERS_SPREAD if is_standing else figures.STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
-        return _standing_queue_hit(look)
+        if not is_standing or (look.spread or 1.0) > SAWTOOTH_SPREAD:
+            return None
+        return Hit(
+            STANDING_QUEUE_SHARE * look.known_network_share,
+            f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, "
+            "so that this is about its capacity",
+            (look.queueing_fact, look.loss_fact),
+            ORDERED,
+            confidence="low" if look.is_full else "medium",
+            fixed=look.rate,
+        )
     share = 1.0
     confidence: Confidence = "medium" if thresholds.is_noisy(look) else "high"
     if look.is_full:
@@ -330,25 +337,6 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
         (look.rate_fact, look.queueing_fact),
         ORDERED,
         confidence=confidence,
-        fixed=look.rate,
-    )
-
-
-def _standing_queue_hit(look: Look) -> Optional[Hit]:
-    """Packets wait in every sample: a queue that is never empty, so that the path is never idle.
-
-    If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
-    way TCP recovers; that of a slow path varies because iperf counts whole buffers.
-    """
-    if not thresholds.has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
-        return None
-    return Hit(
-        STANDING_QUEUE_SHARE * look.known_network_share,
-        f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, so "
-        "that this is about its capacity",
-        (look.queueing_fact, look.loss_fact),
-        ORDERED,
-        confidence="low" if look.is_full else "medium",
         fixed=look.rate,
     )
 
