@@ -179,10 +179,8 @@ def _are_whole(counts: Sequence[float]) -> bool:
 
 def arrives_constantly(look: Look, limit: float) -> bool:
     """Whether the rate is constant, at least after subtracting what a growing window queued."""
-    return is_constant(look, limit) or _fills_queue(look, limit)
-
-
-def _fills_queue(look: Look, limit: float) -> bool:
+    if is_constant(look, limit):
+        return True
     windows = run.known_windows(look.steady)
     if len(windows) != len(look.steady) or len(windows) < MIN_INTERVALS:
         return False
