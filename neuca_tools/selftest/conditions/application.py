@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from typing import Optional
 
 from neuca_tools.selftest import amounts

@@ -2,30 +2,17 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import figures, udp
+from neuca_tools.selftest.conditions import figures, overflow, thresholds, udp
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import ORDERED, Confidence, Hit, single_fact, smallest_mtu
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, may_be_rate_of_host
 from neuca_tools.selftest.conditions.datagrams import limited_arrival
-from neuca_tools.selftest.conditions.overflow import (
-    BESIDE_CPU_SHARE,
-    measured_by_bbr,
-    overflowing_queue,
-)
-from neuca_tools.selftest.conditions.thresholds import (
-    has_few_in_flight,
-    has_standing_queue,
-    is_noisy,
-    is_queued,
-)
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
@@ -50,9 +37,8 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
     """The path gives this rate, by the queue before it, by BBR, or by iperf's figures."""
     if look.protocol == "udp":
         return limited_arrival(look)
-    return (
-        path_capacity(look) or overflowing_queue(look) or measured_by_bbr(look) or path_rate(look)
-    )
+    by_samples = path_capacity(look) or overflow.overflowing_queue(look)
+    return by_samples or overflow.measured_by_bbr(look) or path_rate(look)
 
 
 def path_rate(look: Look) -> Optional[Hit]:
@@ -98,32 +84,26 @@ def _token_bucket(look: Look) -> Optional[Hit]:
         return None
     seconds = look.all_intervals[drop].start
     excess = (mean(early) - slow) * seconds / 8
-    return _bucket_hit(look, mean(early), _rate_of_tokens(rest, slow), excess)
+    # The mean unless there is a burst, because iperf counts a slow rate in whole buffers.
+    rate = mean(rest) if max(rest) <= BURST_RATIO * slow else slow
+    return _bucket_hit(look, mean(early), rate, excess)
 
 
 def _least_fall(look: Look, rates: Sequence[float]) -> float:
-    """By how much the rate falls at least once a bucket is empty."""
-    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    is_sure = look.is_counted_by_receiver or _is_step(rates)
-    return figures.ARRIVED_RATIO if is_sure else BURST_RATIO
+    """By how much the rate falls at least once a bucket is empty.
 
-
-def _is_step(rates: Sequence[float]) -> bool:
-    """Whether one rate follows another, even one: a full buffer of the sender shows in one alone.
-
-    Both last for MIN_INTERVALS at least.
+    A sender also counts what waits in its buffer, unlike a receiver. A full buffer shows in one
+    rate alone, and not where one even rate follows another, each for MIN_INTERVALS at least.
     """
     slow = [rate for rate in rates if rate * figures.ARRIVED_RATIO <= rates[0]]
     early = rates[: len(rates) - len(slow)]
+    if look.is_counted_by_receiver:
+        return figures.ARRIVED_RATIO
     if min(len(early), len(slow)) < figures.MIN_INTERVALS or max(slow) > min(early):
-        return False
+        return BURST_RATIO
     is_even = pstdev(slow) < figures.STEADY_SPREAD * mean(slow)
-    return is_even and pstdev(early) < figures.UNEVEN_SPREAD * mean(early)
-
-
-def _rate_of_tokens(rates: Sequence[float], usual: float) -> float:
-    """The mean, because iperf counts a slow rate in whole buffers; `usual` if there is a burst."""
-    return mean(rates) if max(rates) <= BURST_RATIO * usual else usual
+    is_step = is_even and pstdev(early) < figures.UNEVEN_SPREAD * mean(early)
+    return figures.ARRIVED_RATIO if is_step else BURST_RATIO
 
 
 def _is_down(look: Look, rates: Sequence[float]) -> bool:
@@ -214,8 +194,10 @@ def _has_other_reason(look: Look) -> bool:
     """Whether something else than a limiter keeps the rate constant, or may do so."""
     if figures.may_be_asked_for(look) or figures.writes_often(look) or stated_window(look):
         return True
-    is_lossy = figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
-    return is_lossy or _is_without_queue(look)
+    if not figures.late_loss(look):
+        # A limiter makes a queue, or drops: in so small a window, nothing queues.
+        return look.windows.flat and look.implied_rtt < LAN_RTT
+    return figures.late_loss(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
 
 
 def _cap_not_exceeded(look: Look) -> Optional[float]:
@@ -224,11 +206,6 @@ def _cap_not_exceeded(look: Look) -> Optional[float]:
     if cap is None or look.retransmits or not rates:
         return cap  # what is dropped shows a bucket, which lets bursts pass
     return cap if rates[-1 - len(rates) // 4] <= cap * figures.max_share_of(cap) else None
-
-
-def _is_without_queue(look: Look) -> bool:
-    """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
-    return look.windows.flat and not figures.late_loss(look) and look.implied_rtt < LAN_RTT
 
 
 def _common_ceiling(look: Look) -> Optional[Hit]:
@@ -241,7 +218,9 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     if len(rates) < 5 or look.known_loss < figures.NOTABLE_LOSS / 2:
         return None
     cap = figures.cap_above(best[0])
-    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0] or has_few_in_flight(look):
+    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0]:
+        return None
+    if thresholds.has_few_in_flight(look):
         return None
     return Hit(
         0.88,
@@ -327,19 +306,35 @@ def path_capacity(look: Look) -> Optional[Hit]:
             severity=None if look.evidence.expect else "info",
             confidence="high" if slowest else "medium",
         )
-    return _queued_capacity(look) if is_queued(look) else None
+    return _queued_capacity(look) if thresholds.is_queued(look) else None
 
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
-    """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = WHOLE_BUFFERS_SPREAD if has_standing_queue(look) else figures.STEADY_SPREAD
+    """A queue on the path, at a rate that hardly varies, or one that no sample saw empty.
+
+    The path is never idle then. If the queue is full, it drops some packets: with one of less than
+    a round trip, the rate varies by the way TCP recovers; that of a slow path varies because iperf
+    counts whole buffers.
+    """
+    is_standing = thresholds.has_standing_queue(look)
+    limit = WHOLE_BUFFERS_SPREAD if is_standing else figures.STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
-        return _standing_queue_hit(look)
+        if not is_standing or (look.spread or 1.0) > SAWTOOTH_SPREAD:
+            return None
+        return Hit(
+            STANDING_QUEUE_SHARE * look.known_network_share,
+            f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, "
+            "so that this is about its capacity",
+            (look.queueing_fact, look.loss_fact),
+            ORDERED,
+            confidence="low" if look.is_full else "medium",
+            fixed=look.rate,
+        )
     share = 1.0
-    confidence: Confidence = "medium" if is_noisy(look) else "high"
+    confidence: Confidence = "medium" if thresholds.is_noisy(look) else "high"
     if look.is_full:
         # Packets may wait for a full CPU as well, though it makes no rate so even.
-        share, confidence = BESIDE_CPU_SHARE, "low"
+        share, confidence = overflow.BESIDE_CPU_SHARE, "low"
     return Hit(
         share * look.known_network_share,
         f"the rate stays within {amounts.bound(look.spread)} of "
@@ -347,25 +342,6 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
         (look.rate_fact, look.queueing_fact),
         ORDERED,
         confidence=confidence,
-        fixed=look.rate,
-    )
-
-
-def _standing_queue_hit(look: Look) -> Optional[Hit]:
-    """Packets wait in every sample: a queue that is never empty, so that the path is never idle.
-
-    If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
-    way TCP recovers; that of a slow path varies because iperf counts whole buffers.
-    """
-    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
-        return None
-    return Hit(
-        STANDING_QUEUE_SHARE * look.known_network_share,
-        f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, so "
-        "that this is about its capacity",
-        (look.queueing_fact, look.loss_fact),
-        ORDERED,
-        confidence="low" if look.is_full else "medium",
         fixed=look.rate,
     )
 

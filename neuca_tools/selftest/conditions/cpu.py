@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -183,7 +181,15 @@ def _fast_core(look: Look) -> Optional[Hit]:
     if not look.is_unsampled_tcp or is_given(look):
         return None
     if _is_one_thread(look):
-        return _one_thread_hit(look)
+        return Hit(
+            0.8,
+            f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams "
+            "of an iperf3 before 3.16 share one thread, and this is what one thread can handle",
+            (look.rate_fact, single_fact("streams", look.streams)),
+            "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
+            "tool",
+            confidence="medium",
+        )
     if not _is_fast_and_uneven(look) or figures.loss_explains(look):
         return None
     if look.is_unused and look.implied_rtt >= LONG_RTT:
@@ -205,18 +211,6 @@ def _is_one_thread(look: Look) -> bool:
         return False
     lowest, highest = THREAD_RATES
     return lowest <= look.known_rate <= highest and look.known_loss < LOSSLESS_SHARE
-
-
-def _one_thread_hit(look: Look) -> Hit:
-    return Hit(
-        0.8,
-        f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams of an "
-        "iperf3 before 3.16 share one thread, and this is what one thread can handle",
-        (look.rate_fact, single_fact("streams", look.streams)),
-        "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
-        "tool",
-        confidence="medium",
-    )
 
 
 def _is_fast_and_uneven(look: Look) -> bool:

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain, filterfalse
 from statistics import mean, pstdev

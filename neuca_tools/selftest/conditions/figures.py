@@ -2,13 +2,11 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate
 from statistics import mean, pstdev
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.selftest.evidence import run
 from neuca_tools.selftest.evidence.look import Look
@@ -181,10 +179,8 @@ def _are_whole(counts: Sequence[float]) -> bool:
 
 def arrives_constantly(look: Look, limit: float) -> bool:
     """Whether the rate is constant, at least after subtracting what a growing window queued."""
-    return is_constant(look, limit) or _fills_queue(look, limit)
-
-
-def _fills_queue(look: Look, limit: float) -> bool:
+    if is_constant(look, limit):
+        return True
     windows = run.known_windows(look.steady)
     if len(windows) != len(look.steady) or len(windows) < MIN_INTERVALS:
         return False
@@ -258,14 +254,6 @@ ROUND_DIGITS = (1, 2, 2.5, 4, 5, 6, 8, 10)
 # Bytes: IPv4 and TCP with timestamps; preamble, Ethernet header, checksum and gap between frames.
 HEADERS, FRAMING = 52, 38
 TOLERANCE = 0.005  # of a link's goodput: such a rate is that of the link
-
-
-class Limit(NamedTuple):
-    """One thing that keeps the rate below `rate`, in bit/s."""
-
-    name: str
-    condition: str
-    rate: float
 
 
 def goodput(speed: float, mtu: int) -> float:

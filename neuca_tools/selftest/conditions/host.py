@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -95,9 +93,10 @@ def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
     facts = [*_below_maximum(link), *_line_errors(link, end, session)]
     if not facts:
         return None
-    first = facts[0]
+    first, filled = facts[0], figures.LINE_SHARE[0] * (link.speed or 0.0)
+    is_limit = _is_slowed(link) and any(look.known_rate >= filled for look in session.looks)
     return Hit(
-        1.0 if _is_full(link, session) else 0.7,
+        1.0 if is_limit else 0.7,
         f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
         f"not {first.before}",
         tuple(facts),
@@ -112,12 +111,6 @@ def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
 def _is_slowed(link: Link) -> bool:
     """Whether both ends of the link offer a faster mode."""
     return bool(link.speed and link.max_speed and link.speed < link.max_speed)
-
-
-def _is_full(link: Link, session: Session) -> bool:
-    """Whether a link that could be faster is all that limits a test."""
-    least = figures.LINE_SHARE[0] * (link.speed or 0.0)
-    return _is_slowed(link) and any(look.known_rate >= least for look in session.looks)
 
 
 def _below_maximum(link: Link) -> Iterator[Fact]:

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
 from itertools import takewhile
 from typing import NamedTuple, Optional

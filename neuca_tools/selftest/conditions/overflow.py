@@ -5,9 +5,7 @@ BBR sends at the rate at which data arrives, and need not fill a queue.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import counted
@@ -211,7 +209,18 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
 
 def _is_measured(look: Look) -> bool:
     """Whether BBR keeps one rate, and nothing of the hosts may be what limits it."""
-    return _is_steady_bbr(look) and not _is_held_back(look)
+    receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
+    if not _is_steady_bbr(look) or max(receiver, sender) >= application.PACED_LIMITED:
+        return False
+    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
+        return False
+    rules = (
+        full_window,
+        application.sender_buffer,
+        application.slow_reader,
+        application.idle_application,
+    )
+    return all(rule(look) is None for rule in rules)
 
 
 def _lost_by_policer(look: Look) -> float:
@@ -221,18 +230,14 @@ def _lost_by_policer(look: Look) -> float:
     every = observed_losses(look)
     if not every or any(loss.rtt >= queued for loss in every):
         return 0.0
-    worst = max(_lost_shares(look), default=0.0)
-    return worst if worst >= BBR_POLICED_LOSS else 0.0
-
-
-def _lost_shares(look: Look) -> Iterator[float]:
-    """The share that was sent again of what was sent between each two samples."""
+    worst = 0.0
     sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
     for pair in zip(sockets, sockets[1:]):
         lost = growth_over_samples(pair, "bytes_retrans")
         sent = growth_over_samples(pair, "bytes_sent")
         if lost is not None and sent:
-            yield lost / sent
+            worst = max(worst, lost / sent)
+    return worst if worst >= BBR_POLICED_LOSS else 0.0
 
 
 def _is_steady_bbr(look: Look) -> bool:
@@ -253,21 +258,6 @@ def _smaller_spread(look: Look) -> Optional[float]:
     """
     known = (spread for spread in (look.spread, look.acked_spread) if spread is not None)
     return min(known, default=None)
-
-
-def _is_held_back(look: Look) -> bool:
-    receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if max(receiver, sender) >= application.PACED_LIMITED:
-        return True
-    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
-        return True
-    rules = (
-        full_window,
-        application.sender_buffer,
-        application.slow_reader,
-        application.idle_application,
-    )
-    return any(rule(look) is not None for rule in rules)
 
 
 def _competes_for_cpu(look: Look) -> bool:

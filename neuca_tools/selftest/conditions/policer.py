@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from itertools import filterfalse
 from typing import Optional
 
@@ -60,14 +58,11 @@ def _is_in_bursts(look: Look) -> bool:
     lost = figures.late_loss(look)
     if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
         return False
-    if not all(interval.retransmits for interval in look.steady) or _has_timeouts(look):
+    if not all(interval.retransmits for interval in look.steady):
         return False
+    if min(known_windows(look.steady), default=0.0) < 2 * look.mss * look.streams:
+        return False  # a single segment: a timeout, after all of it was lost (RFC 5681)
     return look.cwnd >= figures.BURST_WINDOWS * figures.window_left_by(lost, look)
-
-
-def _has_timeouts(look: Look) -> bool:
-    """Whether the window was a single segment: a timeout, after all of it was lost (RFC 5681)."""
-    return min(known_windows(look.steady), default=0.0) < 2 * look.mss * look.streams
 
 
 def policed_path(session: Session) -> Optional[Hit]:

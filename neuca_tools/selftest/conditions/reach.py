@@ -2,17 +2,16 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import re
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.model.printable import counted
-from neuca_tools.selftest.conditions.base import Hit, Session, first_hit, known_facts, single_fact
+from neuca_tools.selftest.conditions.base import Hit, Session, known_facts, single_fact
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
 from neuca_tools.selftest.conditions.messages import error_text, is_refused
 from neuca_tools.selftest.conditions.udp import expected_datagrams
-from neuca_tools.selftest.evidence import Evidence, Host, Sample
+from neuca_tools.selftest.evidence import Evidence, Host
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
@@ -56,19 +55,13 @@ def neighbour_overflow(session: Session) -> Optional[Hit]:
     It is that of the family of the peer's address: the kernel has one table for each (arp(7)).
     Containers share these tables, so that an IPv6 network of other containers may fill one.
     """
+    address, tables = session.evidence.address, list(SYSCTLS_BY_TABLE)
+    if address:
+        tables = ["ndisc_cache" if ":" in address else "arp_cache"]
     hits = (
-        _full_table(session, end, host, table)
-        for end, host in session.hosts
-        for table in _tables_for(session.evidence.address)
+        _full_table(session, end, host, table) for end, host in session.hosts for table in tables
     )
     return max(filter(None, hits), key=lambda hit: hit.share, default=None)
-
-
-def _tables_for(address: Optional[str]) -> list[str]:
-    """The table in which the kernel has this peer; both if its address is not known."""
-    if not address:
-        return list(SYSCTLS_BY_TABLE)
-    return ["ndisc_cache" if ":" in address else "arp_cache"]
 
 
 def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[Hit]:
@@ -242,7 +235,19 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
     if reach.neighbour in ("failed", "incomplete") or not _is_silent(session, said):
         return None
     if reach.ping is False and reach.macs:
-        return _no_way_back(session)
+        return Hit(
+            0.95,
+            "the peer responds to ARP, but neither to ping nor to a connection: it has no way back "
+            "(its prefix or its routes are wrong), or it drops everything",
+            (
+                single_fact("ARP", "answered"),
+                single_fact("ping", "no response"),
+                single_fact("connect", "timeout"),
+            ),
+            f"ip route get {session.other_end('peer')}; ip address; nft list ruleset",
+            "peer",
+            confidence="medium",
+        )
     but = "ping gets responses, but " if reach.ping else ""
     ports = f"ports {reach.port} to {reach.port + 2}" if reach.port else "port"
     return Hit(
@@ -276,22 +281,6 @@ def _not_connected(session: Session, said: str) -> Optional[Hit]:
         "drops the connection, which is TCP in a test of UDP too, or the name does not resolve",
         (single_fact("iperf3", said),),
         f"{_start_server(session)}; open that port for TCP; getent hosts shows what a name means",
-        "peer",
-        confidence="medium",
-    )
-
-
-def _no_way_back(session: Session) -> Hit:
-    return Hit(
-        0.95,
-        "the peer responds to ARP, but neither to ping nor to a connection: it has no way back "
-        "(its prefix or its routes are wrong), or it drops everything",
-        (
-            single_fact("ARP", "answered"),
-            single_fact("ping", "no response"),
-            single_fact("connect", "timeout"),
-        ),
-        f"ip route get {session.other_end('peer')}; ip address; nft list ruleset",
         "peer",
         confidence="medium",
     )
@@ -350,24 +339,22 @@ def connection_rate(session: Session) -> Optional[Hit]:
             end="sender",
             sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
         )
-    return first_hit(_turned_away(*end[:2]) for look in session.looks for end in look.ends)
-
-
-def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
-    counters = known_facts(counter_growth(samples, name) for name in FULL_QUEUES)
-    if not counters:
-        return None
-    advice, sysctls = "restart the listener", LARGER_BACKLOG
-    if counters[0].field.startswith("conntrack"):
-        advice, sysctls = "", LARGER_CONNTRACK
-    return Hit(
-        0.6,
-        f"the {end} rejected connections: {counters[0].field} grew",
-        counters,
-        advice,
-        end,
-        sysctls=sysctls,
-    )
+    for end, samples, _ in chain.from_iterable(look.ends for look in session.looks):
+        counters = known_facts(counter_growth(samples, name) for name in FULL_QUEUES)
+        if not counters:
+            continue
+        advice, sysctls = "restart the listener", LARGER_BACKLOG
+        if counters[0].field.startswith("conntrack"):
+            advice, sysctls = "", LARGER_CONNTRACK
+        return Hit(
+            0.6,
+            f"the {end} rejected connections: {counters[0].field} grew",
+            counters,
+            advice,
+            end,
+            sysctls=sysctls,
+        )
+    return None
 
 
 def duplicate_address(session: Session) -> Optional[Hit]:

@@ -6,8 +6,6 @@ that is not known; for what iperf alone counted see `Look.is_unsampled`.
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import NamedTuple, Optional
 
@@ -281,17 +279,16 @@ def tell_apart(condition: str, other: str) -> Optional[str]:
 
 
 def is_explained(names: Collection[str], phase: Optional[str], met: Collection[str]) -> bool:
-    """Whether a finding with these names (its id, its title) has its cause among those `met`."""
-    return any(_row_explains(row, names, phase, met) for row in EXPLANATIONS)
+    """Whether a finding with these names (its id, its title) has its cause among those `met`.
 
-
-def _row_explains(
-    row: Explanation, names: Collection[str], phase: Optional[str], met: Collection[str]
-) -> bool:
-    """A cause within one phase explains nothing there if it is a symptom itself."""
-    if (row.phases and phase not in row.phases) or not set(row.symptoms) & set(names):
-        return False
-    causes = set(row.causes) & set(met)
-    if row.phases:
-        causes = {cause for cause in causes if not causes_of(cause) & set(met)}
-    return bool(causes)
+    A cause within one phase explains nothing there if it is a symptom itself.
+    """
+    for row in EXPLANATIONS:
+        if (row.phases and phase not in row.phases) or not set(row.symptoms) & set(names):
+            continue
+        causes = set(row.causes) & set(met)
+        if row.phases:
+            causes = {cause for cause in causes if not causes_of(cause) & set(met)}
+        if causes:
+            return True
+    return False

@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 from typing import Optional, Union
 
@@ -53,15 +51,11 @@ def is_losing(look: Look) -> bool:
     losses = losses_by_interval(look)
     if len(losses) >= 3 and losses[0] > 0 and not any(losses[1:]):
         return False  # nothing after the first interval: address resolution, or a cold receiver
-    return not _is_lost_at_an_end(look)
-
-
-def _is_lost_at_an_end(look: Look) -> bool:
-    """Whether what was lost was sent before the receiver started to count or after it stopped."""
     sent, missed = look.flow.sent, seconds_missed(look)
     if not sent.datagrams or not sent.seconds or missed < 0.1:
-        return False
-    return lost_datagrams(look) <= 1.1 * missed * sent.datagrams / sent.seconds
+        return True
+    # More than was sent before the receiver started to count, or after it stopped.
+    return lost_datagrams(look) > 1.1 * missed * sent.datagrams / sent.seconds
 
 
 def losses_by_interval(look: Look) -> tuple[int, ...]:
@@ -144,8 +138,12 @@ def _is_overload(look: Look) -> bool:
 
 
 def _overflow_hit(look: Look) -> Hit:
+    # Another cause takes more: the receiver on average, or what was never sent (D20).
+    is_less = look.known_loss > HOPELESS_LOSS
+    if look.known_loss < SLIGHT_LOSS:
+        is_less = sender_too_slow(look) is not None
     return Hit(
-        0.2 if _is_less_than_missing(look) else 0.6,
+        0.2 if is_less else 0.6,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
         f"counters, a socket buffer that overflows at {amounts.rate(look.known_rate)} is the usual "
         f"cause{_fragments_clause(look)}",
@@ -171,13 +169,6 @@ def _overload_hit(look: Look) -> Hit:
         sysctls=LARGER_RECEIVE_BUFFERS,
         title=OVERLOADED,
     )
-
-
-def _is_less_than_missing(look: Look) -> bool:
-    """Whether another cause takes more: the receiver on average, or what was never sent (D20)."""
-    if look.known_loss < SLIGHT_LOSS:
-        return sender_too_slow(look) is not None
-    return look.known_loss > HOPELESS_LOSS
 
 
 def _severity_of_moment(look: Look) -> Optional[Severity]:
@@ -255,14 +246,7 @@ def datagram_size(look: Look) -> float:
     flow = look.flow
     if flow.sent.datagrams:
         return round((flow.sent.bytes or 0) / flow.sent.datagrams)
-    return _received_payload(flow)
-
-
-def _received_payload(flow: Flow) -> float:
-    """The bytes of payload in each datagram, by the rows of the receiver.
-
-    They count the bytes that arrived, and the datagrams that were sent.
-    """
+    # The receiver's rows count the bytes that arrived, and the datagrams that were sent.
     size, arrived = 0.0, 0
     rows: tuple[Union[Interval, Total], ...] = (*flow.intervals, flow.received)
     for row in rows:

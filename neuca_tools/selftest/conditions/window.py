@@ -2,24 +2,13 @@
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 import math
 from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import application, cpu
+from neuca_tools.selftest.conditions import application, cpu, figures
 from neuca_tools.selftest.conditions.base import Hit, single_fact
-from neuca_tools.selftest.conditions.figures import (
-    HEAVY_LOSS,
-    filled_link_speed,
-    is_as_requested,
-    is_in_host,
-    late_loss,
-    link_speed_for,
-    writes_often,
-)
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
@@ -76,7 +65,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     if not look.is_unsampled_tcp or not look.run.buffer:
         return None
-    if late_loss(look) or is_as_requested(look) or writes_often(look):
+    if figures.late_loss(look) or figures.is_as_requested(look) or figures.writes_often(look):
         return None
     if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
@@ -98,7 +87,7 @@ def stated_window(look: Look) -> Optional[Hit]:
 
 def _is_stated(look: Look, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
-    if is_in_host(look) or filled_link_speed(look) is not None:
+    if figures.is_in_host(look) or figures.filled_link_speed(look) is not None:
         return False
     if not look.rtt:
         return _is_stated_at_any_trip(look, asked)
@@ -152,7 +141,7 @@ def _is_without_it(run: Run, look: Look) -> bool:
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
     """A constant amount is in flight in each round trip, whatever the congestion window allows."""
-    if not look.is_unsampled_tcp or is_as_requested(look) or not _has_constant_flight(look):
+    if not look.is_unsampled_tcp or figures.is_as_requested(look) or not _has_constant_flight(look):
         return None
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
@@ -184,9 +173,9 @@ def _has_constant_flight(look: Look) -> bool:
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
     flights = in_flight(look.steady)
-    if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG_RTT:
+    if len(flights) < 3 or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
-    if filled_link_speed(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
+    if min(known_round_trips(look.steady)) < cpu.LONG_RTT or figures.filled_link_speed(look):
         return False
     flight, window = median(flights), look.cwnd or 0.0
     if not _may_be_buffer(look, flight):
@@ -210,7 +199,7 @@ def _is_chosen(look: Look) -> bool:
 
 def _may_be_buffer(look: Look, size: float) -> bool:
     """Whether so many bytes may be all that a buffer of a host allows its streams."""
-    if late_loss(look) >= HEAVY_LOSS:
+    if figures.late_loss(look) >= figures.HEAVY_LOSS:
         return False  # the window is smaller than any buffer, but for BBR's
     return _is_chosen(look) or size >= SMALLEST_BUFFER * look.streams
 
@@ -280,7 +269,7 @@ def _flat_window(look: Look) -> Optional[Hit]:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits:
         return None
-    if link_speed_for(rate) or not _may_be_limit(look, window):
+    if figures.link_speed_for(rate) or not _may_be_limit(look, window):
         return None
     return _flat_window_hit(look, rate, window)
 

@@ -4,14 +4,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, result_of_phase
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.derive import look_at_phase
-from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.route import route_changes
 from neuca_tools.selftest.readers.values import known_values
 
@@ -41,6 +41,8 @@ class Change:
 # How a phase was measured, as far as it is known, and what two are called that differ in it: the
 # limit in bit/s, the seconds, the streams, a helper on the peer, whether others filled a CPU.
 Manner = tuple[Optional[float], ...]
+# What a phase reached, and how it was measured.
+Measured = tuple[PhaseResult, Manner]
 DIFFERENCES = (
     "with a different limit (--rate)",
     "of a different duration",
@@ -48,13 +50,6 @@ DIFFERENCES = (
     "with a helper on the peer, or without",
     "under a different load of the hosts",
 )
-
-
-class Measured(NamedTuple):
-    """What a phase reached, and how it was measured."""
-
-    result: PhaseResult
-    manner: Manner
 
 
 @dataclass(frozen=True)
@@ -113,12 +108,6 @@ def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comp
     return Comparison(changes, tuple(rates))
 
 
-def _manner_of(look: Look) -> Manner:
-    """In the order of DIFFERENCES."""
-    run, is_helped = look.run, bool(look.evidence.peer.kernel)
-    return look.target or 0.0, run.duration, run.streams, is_helped, look.is_disturbed
-
-
 def _difference(manner: Manner, other: Manner) -> Optional[str]:
     """In what they differ, in words; None if they can be compared."""
     for words, value, other_value in zip(DIFFERENCES, manner, other):
@@ -130,10 +119,12 @@ def _difference(manner: Manner, other: Manner) -> Optional[str]:
 def _comparable_phases(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
     """The phases that every test has; those of a search depend on what it finds."""
     looks = [look_at_phase(evidence, phase) for phase in evidence.phases if not phase.search]
+    is_helped = bool(evidence.peer.kernel)
     for look, (key, result) in zip(looks, with_keys(list(map(result_of_phase, looks)))):
         if result.protocol == "udp" and look.phase.target is not None:
             key = (*key[:2], look.phase.target)
-        yield key, Measured(result, _manner_of(look))
+        target, run = look.target or 0.0, look.run
+        yield key, (result, (target, run.duration, run.streams, is_helped, look.is_disturbed))
 
 
 def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
@@ -222,24 +213,24 @@ def _rate_changes(
     before: Iterable[Iterable[tuple[Key, Measured]]], now: Mapping[Key, Measured], least: int
 ) -> Iterator[RateChange]:
     earlier: dict[Key, list[Measured]] = {}
-    for tests in before:
-        for key, measured in tests:
-            if measured.result.rate is not None:
-                earlier.setdefault(key, []).append(measured)
+    for key, measured in chain.from_iterable(before):
+        if measured[0].rate is not None:
+            earlier.setdefault(key, []).append(measured)
     for key in filter(now.__contains__, earlier):
         yield _rate_change(key, earlier[key], now[key], least)
 
 
 def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
-    differences = [_difference(test.manner, now.manner) for test in earlier]
+    result, manner = now
+    differences = [_difference(other, manner) for _, other in earlier]
     unlike = tuple(filter(None, differences))
-    alike = [test.result for test, words in zip(earlier, differences) if not words]
-    rates, rate = known_values(result.rate for result in alike), now.result.rate
+    alike = [other for (other, _), words in zip(earlier, differences) if not words]
+    rates, rate = known_values(other.rate for other in alike), result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse=False, unlike=unlike)
-    before, loss = _usual_loss(alike), _usual_loss([now.result])
+    before, loss = _usual_loss(alike), _usual_loss([result])
     is_worse = _is_slower(change)
     if loss - before > MORE_LOST:
         change, is_worse = replace(change, loss_before=before, loss=loss), True

@@ -1,4 +1,4 @@
-"""From evidence to ranked findings: `diagnose`."""
+"""From evidence to ranked findings, and to why there is none: `diagnose`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,13 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
 
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
 from neuca_tools.selftest.conditions import table
 from neuca_tools.selftest.conditions.base import Cause, Hit, Session, Severity, known_facts
+from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
+from neuca_tools.selftest.conditions.messages import LOST
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import has_passed
+from neuca_tools.selftest.conditions.thresholds import (
+    BIDIRECTIONAL,
+    THROUGHPUT,
+    has_passed,
+    is_held_below,
+)
 from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, share_lost_by_busy_receiver
+from neuca_tools.selftest.diagnosis import limits
 from neuca_tools.selftest.diagnosis.findings import (
     LOST_SHARE,
     TRIFLING_SHARE,
@@ -20,16 +29,7 @@ from neuca_tools.selftest.diagnosis.findings import (
     failures,
     rank_findings,
 )
-from neuca_tools.selftest.diagnosis.limits import (
-    Capacity,
-    advice_for,
-    hosts_of,
-    measured_capacities,
-    never_lower,
-    next_after,
-)
-from neuca_tools.selftest.diagnosis.unknown import why_inconclusive, why_unexplained
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
 
@@ -142,7 +142,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
     worse, all_passed = worse_direction(session), _have_all_passed(looks)
-    capacities = tuple(measured_capacities(looks))
+    capacities = tuple(limits.measured_capacities(looks))
     of_session = _of_the_session(session, all_passed, worse, capacities)
     ranked = rank_findings([*_of_phases(looks, results, capacities), *of_session], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
@@ -174,7 +174,7 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
 
 
 def _of_phases(
-    looks: Iterable[Look], results: tuple[PhaseResult, ...], capacities: Sequence[Capacity]
+    looks: Iterable[Look], results: tuple[PhaseResult, ...], capacities: Sequence[limits.Capacity]
 ) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
     ways = {result.direction for result in results if result.name == table.ALONE}
@@ -186,7 +186,7 @@ def _of_phases(
             severity = _severity_in_phase(hit, hit.severity or cause.severity, look, result)
             if look.is_disturbed:
                 hit = _less_confident(hit)
-            hit = never_lower(hit, hosts_of(hit, look.evidence, look))
+            hit = limits.never_lower(hit, limits.hosts_of(hit, look.evidence, look))
             finding = _finding_of_hit(cause, severity, hit, look, capacities)
             yield replace(finding, phase=look.phase.name, direction=way)
 
@@ -208,7 +208,7 @@ def _is_negligible(hit: Hit, look: Look, result: PhaseResult) -> bool:
 
 
 def _of_the_session(
-    session: Session, all_passed: bool, worse: Optional[str], capacities: Sequence[Capacity]
+    session: Session, all_passed: bool, worse: Optional[str], capacities: Sequence[limits.Capacity]
 ) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     is_disturbed = any(look.is_disturbed for look in session.looks)
@@ -218,7 +218,7 @@ def _of_the_session(
             severity = "info"
         if is_disturbed and cause.id in OF_SEVERAL_PHASES:
             hit = _less_confident(hit)
-        hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
+        hit = limits.never_lower(hit, limits.hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
         finding = _finding_of_hit(cause, severity, hit, reference, capacities)
         yield replace(finding, direction=way)
@@ -230,7 +230,11 @@ def _less_confident(hit: Hit) -> Hit:
 
 
 def _finding_of_hit(
-    cause: Cause, severity: Severity, hit: Hit, look: Optional[Look], capacities: Sequence[Capacity]
+    cause: Cause,
+    severity: Severity,
+    hit: Hit,
+    look: Optional[Look],
+    capacities: Sequence[limits.Capacity],
 ) -> Finding:
     finding = Finding(
         id=cause.id,
@@ -242,12 +246,12 @@ def _finding_of_hit(
         end=hit.end,
         text=hit.text,
         evidence=known_facts(hit.facts),
-        advice=advice_for(hit, look),
+        advice=limits.advice_for(hit, look),
         sysctls=hit.sysctls,
     )
     if look is None or severity == "info" or hit.confidence == "low":
         return finding
-    predicted, following = next_after(cause.id, hit, look, capacities)
+    predicted, following = limits.next_after(cause.id, hit, look, capacities)
     return replace(finding, predicted=predicted, next_limit=following)
 
 
@@ -276,3 +280,119 @@ def _rate_of_intervals(look: Look) -> Optional[float]:
     if not seconds or look.rate is None:
         return look.rate
     return sum((each.rate or 0.0) * each.seconds for each in known) / seconds
+
+
+# --- What the findings do not say: why a test has no result, or its rate no explanation -----------
+
+
+PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
+MIN_DURATION = 0.9  # of the duration that was asked for
+
+
+def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
+    """Whether there is a rate, a step without a rate has a result, or all steps passed."""
+    asked = [step for step in evidence.steps if step.text != NOT_ASKED]
+    results = {step.name for step in asked if step.verdict in ("pass", "fail")}
+    if results - PREPARATIONS or any(look.rate is not None for look in looks):
+        return True
+    return bool(asked) and all(step.verdict == "pass" for step in asked)
+
+
+def why_inconclusive(
+    evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
+) -> Optional[str]:
+    """Why the test has no result; None if it has one, or if a finding says why it did not run."""
+    if any(finding.id in table.UNFINISHED and finding.title != LOST for finding in findings):
+        return None
+    cut = next(filter(None, map(_cut_short, looks)), None)
+    if cut is not None:
+        return cut
+    if not findings and not _is_measured(evidence, looks):
+        return "nothing was measured"
+    stolen = (each.text for each in findings if (each.id, each.severity) == ("D10", "fault"))
+    return next(stolen, None)
+
+
+def _cut_short(look: Look) -> Optional[str]:
+    """Why a run did not last as long as it should have; None if it did."""
+    run = look.run
+    if run.error:
+        return f"iperf did not finish: {run.error}"
+    if not run.duration:
+        return None
+    # Of several intervals without totals, a text may leave out the rest.
+    only = look.flow.intervals if len(look.flow.intervals) == 1 else ()
+    seconds = look.flow.sent.seconds or sum(each.end for each in only) or run.duration
+    if seconds >= MIN_DURATION * run.duration:
+        return None
+    return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
+
+
+def why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
+    """Why a rate that was measured has no explanation; None if it has one."""
+    if any(look.rate and look.is_unanswered for look in session.looks):
+        return "how many datagrams arrived is not known: the receiver's line is missing"
+    held = next(filter(is_held_below, session.looks), None)
+    if held is not None:
+        return (
+            f"TCP was limited to {amounts.rate(held.target or 0.0)} (--rate, -b), which cannot "
+            "show the rate that is expected"
+        )
+    if any(finding.severity != "info" for finding in findings):
+        return None
+    return _without_finding(session)
+
+
+def _without_finding(session: Session) -> Optional[str]:
+    slow = (look for look in session.looks if has_passed(look) is False)
+    if any(map(share_lost_by_busy_receiver, slow)):
+        return "other programs kept the receiver's CPU busy: test again without that load"
+    tcp = next(_below_capacity(session), None)
+    if tcp is None:
+        return None
+    unexplained = (
+        "the rate is below what is expected, and no condition explains it: the counters of both "
+        "hosts would show more"
+    )
+    if session.evidence.expect is None:
+        unexplained = (
+            "no condition explains this rate, and no rate is expected (--expect): it may be all "
+            "that the path can carry"
+        )
+    return _faster_direction(session, tcp) + (_figures_missing(tcp) or unexplained)
+
+
+def _faster_direction(session: Session, tcp: Look) -> str:
+    """A clause about the opposite direction, if that was clearly faster by itself; else empty."""
+    opposite = (look for look in session.tcp if look.phase.direction != tcp.phase.direction)
+    rate = max((look.known_rate for look in opposite), default=0.0)
+    if tcp.phase.name == BIDIRECTIONAL or tcp.known_rate >= THROUGHPUT * rate:
+        return ""
+    return (
+        f"the other direction carries {amounts.rate(rate)}, so this one is limited by its sender, "
+        "its receiver or the path that way; "
+    )
+
+
+def _figures_missing(tcp: Look) -> Optional[str]:
+    """What of a window, and of how it changed, is not known; None if something is."""
+    windows = tcp.windows
+    if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) != (None, None, None):
+        return None
+    figures = {"window": None, "retransmits": tcp.retransmits, "round trip": tcp.rtt}
+    *others, last = [name for name, value in figures.items() if value is None]
+    if not others:
+        return None
+    names = f"neither {', '.join(others)} nor {last} is known"
+    return f"{names}: iperf3 -J of a Linux sender reports more"
+
+
+def _below_capacity(session: Session) -> Iterator[Look]:
+    """The tests of streams without a rate, or with less than fills the path or another had."""
+    full = [look.known_rate for look in session.tcp if capacity_of_path(look)]
+    for look in session.looks:
+        if look.protocol == "udp" or (full and look.phase.name == BIDIRECTIONAL):
+            continue
+        rate = look.known_rate
+        if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):
+            yield look

@@ -11,7 +11,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
+from neuca_tools.selftest.conditions.figures import goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import causes_of
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import CLEAR_LOSS, is_losing
@@ -27,11 +27,16 @@ NOTICEABLE_GAIN = 1.05  # times the present rate
 MEASURED_REMEDIES = frozenset({"D17", "D24", "D26"})
 
 
-class Capacity(NamedTuple):
-    """A limit of the path in the direction of one phase, as this phase measured it."""
+class Limit(NamedTuple):
+    """One thing that keeps the rate below `rate`, in bit/s."""
 
-    phase: Phase
-    limit: Limit
+    name: str
+    condition: str
+    rate: float
+
+
+# A limit of the path in the direction of one phase, as this phase measured it.
+Capacity = tuple[Phase, Limit]
 
 
 def limits(look: Look, capacities: Iterable[Capacity]) -> list[Limit]:
@@ -65,10 +70,9 @@ def measured_capacities(looks: Iterable[Look]) -> Iterator[Capacity]:
         hit = path_capacity(look) if look.phase.name != BIDIRECTIONAL else None
         if hit is not None and hit.fixed:
             which = ", which several streams fill" if look.phase.name == PARALLEL else ""
-            yield Capacity(look.phase, Limit(f"the path{which}", "D18", hit.fixed))
+            yield look.phase, Limit(f"the path{which}", "D18", hit.fixed)
         if is_losing(look) and look.rate and look.known_loss >= CLEAR_LOSS:
-            limit = Limit("the path, which loses more datagrams", "D18", look.rate)
-            yield Capacity(look.phase, limit)
+            yield look.phase, Limit("the path, which loses more datagrams", "D18", look.rate)
 
 
 def _of_buffers(look: Look) -> Iterator[Limit]:

@@ -19,8 +19,6 @@ eth1.qdisc.drops, .backlog, .requeues      tc -s qdisc, all qdiscs of the device
 
 # SPDX-License-Identifier: MIT
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

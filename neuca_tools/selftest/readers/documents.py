@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
@@ -52,11 +51,13 @@ def evidence_of(
 
 def _of_runs(runs: list[Run], raw: str) -> Evidence:
     """One phase for each direction of each run, the first with the document."""
-    results = _orient_runs([run for run in runs if not run.unreadable])
-    if not results:
+    phases: list[Phase] = []
+    for run in _orient_runs([run for run in runs if not run.unreadable]):
+        directions: list[Direction] = [flow.direction for flow in run.flows] or ["forward"]
+        phases += [Phase(_phase_name(run), run, direction) for direction in directions]
+    if not phases:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
-    first, *others = chain.from_iterable(map(_phases_of, results))
-    return Evidence(phases=(replace(first, raw=raw), *others))
+    return Evidence(phases=(replace(phases[0], raw=raw), *phases[1:]))
 
 
 def _orient_runs(runs: list[Run]) -> list[Run]:
@@ -64,7 +65,13 @@ def _orient_runs(runs: list[Run]) -> list[Run]:
     hosts = next(filter(None, map(_hosts_of, runs)), None)
     if hosts is None or hosts[0] == hosts[1]:
         return runs
-    return [_reverse_run(run) if _hosts_of(run) == hosts[::-1] else run for run in runs]
+    oriented = []
+    for run in runs:
+        if _hosts_of(run) == hosts[::-1]:
+            flows = [replace(flow, direction=OPPOSITE[flow.direction]) for flow in run.flows]
+            run = replace(run, flows=tuple(flows))
+        oriented.append(run)
+    return oriented
 
 
 def _hosts_of(run: Run) -> Optional[tuple[str, str]]:
@@ -73,16 +80,6 @@ def _hosts_of(run: Run) -> Optional[tuple[str, str]]:
         return None
     hosts = run.connections[0].local, run.connections[0].remote
     return hosts[::-1] if is_server(run) else hosts
-
-
-def _reverse_run(run: Run) -> Run:
-    flows = [replace(flow, direction=OPPOSITE[flow.direction]) for flow in run.flows]
-    return replace(run, flows=tuple(flows))
-
-
-def _phases_of(run: Run) -> list[Phase]:
-    directions = [flow.direction for flow in run.flows] or ["forward"]
-    return [Phase(_phase_name(run), run, direction) for direction in directions]
 
 
 def _phase_name(run: Run) -> str:

@@ -42,7 +42,10 @@ def usual_length(intervals: Iterable[Union[Row, Interval]]) -> float:
 def _interval_of(group: list[Line]) -> Interval:
     """Amounts of the [SUM] row, which are rounded only once; windows of the streams' rows."""
     sums = [line for line in group if line[0].id == SUM]
-    streams = _of_one_end([line for line in group if line[0].id != SUM])
+    streams = [line for line in group if line[0].id != SUM]
+    # Two rows of one stream are those of both ends, of which a sender's says more.
+    streams.sort(key=lambda line: line[1].retransmits is not None)
+    streams = list({line[0].id: line for line in streams}.values())
     counted = sums[:1] or streams
     row, amounts = counted[0][0], total_of(counted)
     return Interval(
@@ -58,12 +61,6 @@ def _interval_of(group: list[Line]) -> Interval:
         jitter=amounts.jitter,
         omitted=OMITTED in row.rest,
     )
-
-
-def _of_one_end(streams: list[Line]) -> list[Line]:
-    """Two rows of one stream are those of both ends, of which a sender's says more."""
-    rows = sorted(streams, key=lambda line: line[1].retransmits is not None)
-    return list({line[0].id: line for line in rows}.values())
 
 
 def total_of(lines: Sequence[Line]) -> Total:

@@ -10,17 +10,12 @@ object twice; 3.17 has `--json-stream`.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Direction, Flow, Interval, Run, Total
-from neuca_tools.selftest.readers.gather import (
-    received_total,
-    usual_length,
-    with_missing_tail,
-    without_zeros,
-)
+from neuca_tools.selftest.readers import gather
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.values import (
     known_mean,
@@ -34,7 +29,7 @@ from neuca_tools.selftest.readers.values import (
 )
 
 MAX_EVENTS = MAX_INTERVALS = 200_000  # two days of events, one each second
-MAX_DIGITS = 25  # of an integer; int() refuses thousands of them
+MAX_DIGITS = 25  # of an integer (sys.set_int_max_str_digits)
 MAX_RUNS = 100  # in one file
 NESTED = 5  # objects and lists, one in the other, before a result
 # What a result has some of; intervals have a "start" and an "end" too, which are numbers.
@@ -116,8 +111,11 @@ def _decode_object(decoder: json.JSONDecoder, document: str, start: int) -> tupl
 
 
 def json_decoder() -> json.JSONDecoder:
-    """For JSON of any version."""
-    return json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
+    """For JSON of any version; an integer of thousands of digits, which int() refuses, is None."""
+    return json.JSONDecoder(
+        object_pairs_hook=_merge_pairs,
+        parse_int=lambda digits: int(digits) if len(digits) <= MAX_DIGITS else None,
+    )
 
 
 def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,11 +126,6 @@ def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             key += REVERSE
         members[key] = value
     return members
-
-
-def _parse_integer(digits: str) -> Optional[int]:
-    """int() raises ValueError for thousands of digits (sys.set_int_max_str_digits)."""
-    return int(digits) if len(digits) <= MAX_DIGITS else None
 
 
 def _describe_damage(document: str, error: json.JSONDecodeError) -> str:
@@ -231,22 +224,27 @@ def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
 
 
 def _read_single_flow(document: Json, requested: Json) -> Flow:
-    """With what only the server counted, if its output is in the document."""
+    """With what only the server counted of each interval, if it reported (--get-server-output)."""
     direction: Direction = "reverse" if requested.get("reverse") else "forward"
     server_counts = WINDOWS
     if direction == "forward":
         is_udp = text(requested.get("protocol")).lower() == "udp"
         server_counts = ("lost",) if is_udp else ()
-    flow, server = _read_flow(document, direction), _flow_of_server(document, direction)
-    return _with_counts(flow, server, server_counts) if server else flow
-
-
-def _flow_of_server(document: Json, direction: Direction) -> Optional[Flow]:
-    """What the server reported (--get-server-output)."""
+    flow = _read_flow(document, direction)
     if document.get("server_output_json"):
-        return _read_flow(mapping(document["server_output_json"]), direction)
-    flows = read_iperf3_text(text(document.get("server_output_text"))).flows
-    return next(iter(flows), None)
+        server = _read_flow(mapping(document["server_output_json"]), direction)
+    else:
+        flows = read_iperf3_text(text(document.get("server_output_text"))).flows
+        if not flows:
+            return flow
+        server = flows[0]
+    unit = gather.usual_length(server.intervals)
+    by_start = {round(interval.start / unit): interval for interval in server.intervals}
+    merged = []
+    for interval in flow.intervals:
+        other = by_start.get(round(interval.start / unit), interval)
+        merged.append(replace(interval, **{name: getattr(other, name) for name in server_counts}))
+    return replace(flow, intervals=tuple(merged))
 
 
 def _read_connections(start: Json) -> list[Connection]:
@@ -277,19 +275,8 @@ def _read_flow(
     # With an error, iperf3 may print the last one twice.
     intervals = tuple(dict.fromkeys(filter(None, known)))
     totals = _read_totals(document, suffix, sender)
-    sent, received = (without_zeros(total, intervals) for total in totals)
+    sent, received = (gather.without_zeros(total, intervals) for total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
-
-
-def _with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
-    """Take these fields of each interval from the server, because only it knows them."""
-    unit = usual_length(server.intervals)
-    by_start = {round(interval.start / unit): interval for interval in server.intervals}
-    merged = []
-    for interval in flow.intervals:
-        other = by_start.get(round(interval.start / unit), interval)
-        merged.append(replace(interval, **{name: getattr(other, name) for name in names}))
-    return replace(flow, intervals=tuple(merged))
 
 
 def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
@@ -348,17 +335,15 @@ def _read_totals(document: Json, suffix: str, sender: Optional[bool]) -> tuple[T
     if is_of_server and summed and not parse_number(summed.get("bytes")):
         return sent, Total()
     if not summed and parse_number(both.get("lost_percent")) is not None:
-        received = received_total(sent, parse_whole(both.get("lost_packets")), sent.datagrams)
+        lost = parse_whole(both.get("lost_packets"))
+        received = gather.received_total(sent, lost, sent.datagrams)
     else:
         # Where the receiver's sum lacks a number, `sum` may have it.
-        received = with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
-    return sent, replace(received, out_of_order=_out_of_order(end, sender))
-
-
-def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:
+        received = gather.with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
     streams = [mapping(stream.get("udp")) for stream in mappings(end.get("streams"))]
-    selected = _select_streams(streams, sender)
-    return parse_whole(known_sum(parse_number(stream.get("out_of_order")) for stream in selected))
+    counts = [stream.get("out_of_order") for stream in _select_streams(streams, sender)]
+    out_of_order = parse_whole(known_sum(map(parse_number, counts)))
+    return sent, replace(received, out_of_order=out_of_order)
 
 
 def _read_total(summed: Json) -> Total:

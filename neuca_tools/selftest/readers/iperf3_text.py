@@ -211,13 +211,9 @@ def _read_ends(
     if is_old:
         sent, received = _old_totals(gather.total_of(totals), intervals)
     if is_done:
-        count = sent.datagrams or _count_datagrams(intervals)
-        received = gather.with_missing_tail(received, count)
+        counts = known_sum(each.datagrams for each in intervals if not each.omitted)
+        received = gather.with_missing_tail(received, sent.datagrams or parse_whole(counts))
     return gather.without_zeros(sent, intervals), gather.without_zeros(received, intervals)
-
-
-def _count_datagrams(intervals: Sequence[Interval]) -> Optional[int]:
-    return parse_whole(known_sum(each.datagrams for each in intervals if not each.omitted))
 
 
 def _is_total(row: Row, old: Collection[Row]) -> bool:
@@ -259,15 +255,14 @@ def _mark_totals(rows: list[Row]) -> list[Row]:
     last = max(row.end for row in rows)
     usual = median(row.end - row.start for row in rows)
     longest = max(last - usual, TOTALS_FACTOR * usual)
-    totals = [row for row in rows if row.start == 0 and row.end >= longest]
-    first_of = {row.id: row for row in reversed(totals)}
-    signed = {row: _with_end(row, row is first_of[row.id]) for row in totals}
-    return [signed.get(row, row) for row in rows]
-
-
-def _with_end(row: Row, is_first: bool) -> Row:
-    end = SENDER if is_first else RECEIVER
-    return row if _is_summary(row) else row._replace(rest=f"{row.rest} {end}")
+    marked, seen = [], set()
+    for row in rows:
+        if row.start == 0 and row.end >= longest:
+            end = RECEIVER if row.id in seen else SENDER
+            seen.add(row.id)
+            row = row if _is_summary(row) else row._replace(rest=f"{row.rest} {end}")
+        marked.append(row)
+    return marked
 
 
 def _old_udp_summary(rows: list[Row], is_cut: bool) -> set[Row]:

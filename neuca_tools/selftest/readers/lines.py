@@ -7,7 +7,6 @@ Amounts: "KBytes" are 1024 bytes, "Kbits" 1000 bits (units.c of both programs); 
 # SPDX-License-Identifier: MIT
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence.run import Connection
@@ -241,8 +240,10 @@ def parse_command(line: str) -> Optional[Words]:
     streams: Optional[int] = None
     if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
         streams = int(options["-P"])
+    # By iperf, or by the kernel's pacing.
+    limit = options.get("-b", "").partition("/")[0] or options.get("--fq-rate", "")
     return Words(
-        target=scaled(_requested_limit(options), streams or 1),
+        target=scaled(parse_rate(limit), streams or 1),
         duration=parse_number(parse_float(options.get("-t"))),
         streams=streams,
         buffer=parse_size(options.get("-w", "")),
@@ -255,12 +256,6 @@ def parse_command(line: str) -> Optional[Words]:
         mss=parse_whole(parse_float(options.get("-M"))),
         options=match[1].strip(),
     )
-
-
-def _requested_limit(options: Mapping[str, str]) -> Optional[float]:
-    """bit/s that each stream was limited to, by iperf or by the kernel's pacing."""
-    rate = options.get("-b", "").partition("/")[0]
-    return parse_rate(rate or options.get("--fq-rate", ""))
 
 
 def _separate_options(words: list[str]) -> list[str]:

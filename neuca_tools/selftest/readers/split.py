@@ -46,22 +46,19 @@ class _Results:
 
     def add(self, line: str, row: Optional[Row]) -> None:
         """Add what a line says: `row`, or a connection."""
-        if row is not None:
-            self._add_row(row)
-            return
-        opened = parse_connection(line)
+        opened = None if row else parse_connection(line)
         if opened is not None:
-            stream, connection = opened
-            self.streams.add(stream)
-            self.ports.add(connection.local_port)
-
-    def _add_row(self, row: Row) -> None:
+            self.streams.add(opened[0])
+            self.ports.add(opened[1].local_port)
+        if row is None:
+            return
+        key = _stream_key(row)
         if OMITTED not in row.rest:
-            self.last[_stream_key(row)] = max(row.end, self.last.get(_stream_key(row), 0.0))
+            self.last[key] = max(row.end, self.last.get(key, 0.0))
         if row.rest.endswith(TOTALS):
             self.totals[_total_key(row)] = row
-        self.latest.pop(_stream_key(row), None)
-        self.latest[_stream_key(row)] = row
+        self.latest.pop(key, None)
+        self.latest[key] = row
         self.is_headed = False
 
     def are_ended_by(self, line: str, row: Optional[Row]) -> bool:
@@ -208,20 +205,15 @@ def join_ends(runs: Iterable[Run]) -> list[Run]:
     """Merge the two ends of a connection into the client's run, with what arrived."""
     distinct: list[Run] = []
     for run in runs:
-        other = next((earlier for earlier in distinct if _is_other_end(earlier, run)), None)
-        if other is None:
+        ports = {(each.remote_port, each.local_port) for each in run.connections}
+        for at, other in enumerate(distinct):
+            if ports & {(each.local_port, each.remote_port) for each in other.connections}:
+                client, server = (run, other) if is_server(other) else (other, run)
+                distinct[at] = _with_received(client, server)
+                break
+        else:
             distinct.append(run)
-            continue
-        client, server = (run, other) if is_server(other) else (other, run)
-        distinct[distinct.index(other)] = _with_received(client, server)
     return distinct
-
-
-def _is_other_end(earlier: Run, run: Run) -> bool:
-    ports = {(connection.local_port, connection.remote_port) for connection in earlier.connections}
-    return any(
-        (connection.remote_port, connection.local_port) in ports for connection in run.connections
-    )
 
 
 def _with_received(client: Run, server: Run) -> Run:
