@@ -14,18 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.policy import Policy
-from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
+from neuca_tools.model import Device, Network, NicRecord, Record, Route, World, topology
 from neuca_tools.model.addresses import EVERYTHING, LINK_LOCAL
 from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
-from neuca_tools.model.topology import (
-    METADATA_HOSTS,
-    identity,
-    nics_below,
-    routes_through,
-    with_lower_devices,
-)
 
 if TYPE_CHECKING:  # a poll does without it
     from neuca_tools.desired.roles import Roles
@@ -85,7 +78,7 @@ def pinned_outlets(origin: MetadataService, world: World, record: Record) -> tup
     """The interface through which the service has answered; none while it is absent."""
     outlets = []
     for device in world.devices.values():
-        nics = nics_below(world, [device.index])
+        nics = topology.nics_below(world, [device.index])
         is_released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         is_usable = nics and device.up and not device.master and not is_released
         if is_usable and outlet_identity(world, device) == origin.mac:
@@ -141,21 +134,23 @@ def _outlet_of(candidate: _Candidate, world: World) -> Outlet:
 
 def outlet_identity(world: World, device: Device) -> str:
     """The MAC of the NIC below the interface, and its VLAN ID; empty without a NIC."""
-    mac = min(nics_below(world, [device.index]), default="")
+    mac = min(topology.nics_below(world, [device.index]), default="")
     return f"{mac}.{device.vlan_id}" if mac and device.kind == "vlan" else mac
 
 
 def _all_macs(world: World, device: Device) -> frozenset[str]:
     """Its own address, and the present and permanent ones of everything below it."""
-    lowers = (world.devices.get(index) for index in with_lower_devices(world, [device.index]))
-    macs = {mac for lower in lowers if lower for mac in (lower.mac, identity(lower))}
+    lowers = (
+        world.devices.get(index) for index in topology.with_lower_devices(world, [device.index])
+    )
+    macs = {mac for lower in lowers if lower for mac in (lower.mac, topology.identity(lower))}
     return identity_forms(filter(None, macs))
 
 
 def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The MACs of the NICs below it; empty if one is dataplane or ignored, or the link is ours."""
-    nics = nics_below(world, [device.index])
-    lowers = with_lower_devices(world, [device.index])
+    nics = topology.nics_below(world, [device.index])
+    lowers = topology.with_lower_devices(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
     is_ours = not lowers.isdisjoint(device.index for device in roles.made.devices.values())
     is_refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
@@ -171,7 +166,7 @@ def _candidate_of(
     rank = known.rank_without_routes(nics)
     if rank is not None:
         return _Candidate(device, nics, rank)
-    routes = [*routes_through(world, [device.index])]
+    routes = [*topology.routes_through(world, [device.index])]
     if not routes and not world.addresses.get(device.index):
         return None
     manual = [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
@@ -195,7 +190,7 @@ def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
 def _leads_to_service(route: Route) -> bool:
     """Whether the route is specific to the service, unlike 169.254.0.0/16, which is common."""
     is_specific = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
-    return is_specific and METADATA_HOSTS[0] in route.to
+    return is_specific and topology.METADATA_HOSTS[0] in route.to
 
 
 def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:
@@ -206,6 +201,6 @@ def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:
     is_likely = candidate.rank < ROUTED
     if is_likely:
         yield LINK_LOCAL
-    for route in routes_through(world, [candidate.device.index]):
+    for route in topology.routes_through(world, [candidate.device.index]):
         if is_likely or route_provenance(route, world) in (ADMINISTRATOR, KERNEL):
             yield route.to
