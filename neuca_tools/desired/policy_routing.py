@@ -88,26 +88,20 @@ def _advertised_routers(scene: Scene) -> dict[LinkKey, Host]:
     Its route goes when the kernel no longer accepts advertisements; its entry among the neighbours
     lasts longer, and the record lasts.
     """
-    announced, recorded = _announced_routers(scene.world), scene.record.routers
+    announced: dict[int, Host] = {}  # the next hop of the best default route, by device index
+    advertised = (route for route in scene.world.routes if route.protocol == RTPROT_RA)
+    for route in sorted(advertised, key=lambda route: route.metric):
+        if route.is_default and route.via is not None and route.via.version == 6:
+            announced.setdefault(route.index, route.via)
     router_by_link: dict[LinkKey, Host] = {}
     for key, device in scene.device_by_link.items():
         neighbours = scene.world.routers.get(device.index, ())
-        before = recorded.get(key)
+        before = scene.record.routers.get(key)
         likely = before if before in neighbours else next(iter(neighbours), before)
         router = announced.get(device.index, likely)
         if router is not None:
             router_by_link[key] = router
     return router_by_link
-
-
-def _announced_routers(world: World) -> dict[int, Host]:
-    """The next hop of the best default route from an advertisement, by the index of its device."""
-    known: dict[int, Host] = {}
-    advertised = (route for route in world.routes if route.protocol == RTPROT_RA)
-    for route in sorted(advertised, key=lambda route: route.metric):
-        if route.is_default and route.via is not None and route.via.version == 6:
-            known.setdefault(route.index, route.via)
-    return known
 
 
 def addresses_in_management(
@@ -282,7 +276,10 @@ class _RoutingBuilder:
         self.routed_links.add(key)
         self.hops += hops
         for address in free:
-            self.rules.update(dict.fromkeys(_rules_of_address(address, table), key))
+            source, family = str(ip_network(address.ip)), address.version
+            self.rules[Rule(family, OWN_NETWORKS, table, source, suppress=0)] = key
+            self.rules[Rule(family, MAIN, MAIN_TABLE, source, suppress=0)] = key
+            self.rules[Rule(family, DEFAULT, table, source)] = key
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
         """Whether another use of the address takes precedence.
@@ -335,12 +332,3 @@ class _RoutingBuilder:
 
 def _is_counted(address: Address, version: int) -> bool:
     return address.version == version and not address.is_link_local
-
-
-def _rules_of_address(address: Address, table: int) -> list[Rule]:
-    source, family = str(ip_network(address.ip)), address.version
-    return [
-        Rule(family, OWN_NETWORKS, table, source, suppress=0),
-        Rule(family, MAIN, MAIN_TABLE, source, suppress=0),
-        Rule(family, DEFAULT, table, source),
-    ]
