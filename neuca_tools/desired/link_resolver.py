@@ -316,10 +316,7 @@ class LinkResolver(CommonSettings):
         return left
 
     def shown_links(self) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all other links that are requested or have a problem.
-
-        None: not ours to set.
-        """
+        """Every NIC of any role, then all other requested links and those with a problem."""
         for mac in sorted(self.roles.by_mac):
             key = LinkKey(mac)
             request = self.requests.get(key)

@@ -84,10 +84,7 @@ def _management_groups(
 
 
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
-    """The virtual links with DHCP, and the NICs and links below them.
-
-    These are created and configured by other programs.
-    """
+    """The virtual links with DHCP and all below them, which other programs create and configure."""
     requests = {request.key: request for request in platform.links}
     dhcp_links = {
         key.mac for key, request in requests.items() if key.virtual_kind and request.leases.has_dhcp

@@ -149,10 +149,7 @@ _VALUES = {"true": "1", "false": "0"}
 
 
 def forwarding_sysctls(router: Router) -> dict[str, str]:
-    """The sysctls that `router` requests.
-
-    There are none for `user`, which leaves or restores the user's values.
-    """
+    """The sysctls that `router` requests: none for `user`, which leaves or restores the user's."""
     if router not in _VALUES:
         return {}
     return dict.fromkeys((_FORWARD_IPV4, _FORWARD_IPV6), _VALUES[router])

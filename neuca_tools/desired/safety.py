@@ -278,10 +278,7 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
 
 
 def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
-    """Why we may give this MAC address to no link: a management or ignored device has it.
-
-    The device need not be there.
-    """
+    """Why no link may have this MAC: it is that of a management or ignored NIC, present or not."""
     for device in world.devices.values():
         if device.index in roles.guard.devices and mac in (device.mac, device.permanent_mac):
             is_management = device.index in roles.guard.management
