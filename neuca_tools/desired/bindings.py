@@ -166,7 +166,8 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     pattern, alternative names count (ip-link(8), property).
     """
     nics = _possible_nics(pattern, world, record)
-    called = _matching(pattern, ((_recorded_name(nic, record), nic) for nic in nics))
+    names = ((record.nics.get(identity(nic), UNRECORDED).name or nic.name, nic) for nic in nics)
+    called = _matching(pattern, names)
     if not called or _is_pattern(pattern):
         called |= _matching(pattern, ((name, nic) for nic in nics for name in nic.altnames))
     return tuple(sorted(called))
@@ -182,10 +183,6 @@ def _possible_nics(pattern: str, world: World, record: Record) -> list[Device]:
         return nics
     configured = {mac for mac, nic in record.nics.items() if nic.applied}
     return [nic for nic in nics if nic.hardware or identity(nic) in configured]
-
-
-def _recorded_name(nic: Device, record: Record) -> str:
-    return record.nics.get(identity(nic), UNRECORDED).name or nic.name
 
 
 def _matching(pattern: str, names: Iterable[tuple[str, Device]]) -> set[str]:

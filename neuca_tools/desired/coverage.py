@@ -230,7 +230,9 @@ def overlap_notes(
 def _sorted_requests(links: Mapping[LinkKey, Link], hops: Iterable[Hop]) -> list[_Requested]:
     """The networks and routes, without those of links that are to be down."""
     down = {key for key, link in links.items() if link.state == "down"}
-    every = {*_requested_networks(links), *_requested_routes(hops)}
+    routes = (hop for hop in hops if hop.traits.table == MAIN_TABLE and hop.to.prefixlen)
+    every = {("routes", hop.to, hop.link, hop.metric) for hop in routes}
+    every.update(_requested_networks(links))
     return sorted((request for request in every if request[2] not in down), key=str)
 
 
@@ -266,9 +268,3 @@ def _requested_networks(links: Mapping[LinkKey, Link]) -> Iterator[_Requested]:
             for address in {*link.addresses} - {*link.bare}:
                 if not (address.version == 6 and address.is_link_local):
                     yield "addresses", address.network, key, CONNECTED_METRIC[address.version]
-
-
-def _requested_routes(hops: Iterable[Hop]) -> Iterator[_Requested]:
-    for hop in hops:
-        if hop.traits.table == MAIN_TABLE and hop.to.prefixlen:
-            yield "routes", hop.to, hop.link, hop.metric

@@ -13,14 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.documents.neuca.link_settings import (
-    DEFAULT_QDISC,
-    SETTINGS,
-    cpu_numbers,
-    group_of,
-    is_of_place,
-    row_of,
-)
+from neuca_tools.documents.neuca import link_settings
 from neuca_tools.model import LinkKey
 from neuca_tools.model.device_settings import (
     USUAL_TXQUEUELEN,
@@ -43,7 +36,7 @@ def flat_settings(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     values: dict[str, str] = {}
     for group, value in settings:
         words = value.split()
-        if SETTINGS[group].named:
+        if link_settings.SETTINGS[group].named:
             values.update((f"{group}.{name}", word) for name, word in zip(words[::2], words[1::2]))
         else:
             values[group] = value
@@ -59,7 +52,7 @@ def group_text(values: Mapping[str, Optional[str]]) -> str:
 
 def is_same(setting: str, present: Optional[str], wanted: str) -> bool:
     """Whether the device has the value already."""
-    row = row_of(setting)
+    row = link_settings.row_of(setting)
     if row is None or present is None:
         return present == wanted
     return row.same(present, wanted)
@@ -72,16 +65,16 @@ def to_do(
     differing = sorted(
         name for name, value in wanted.items() if not is_same(name, present.get(name), value)
     )
-    groups = {*map(group_of, differing)}
-    for group in filter(groups.__contains__, SETTINGS):
-        names = [name for name in differing if group_of(name) == group]
+    groups = {*map(link_settings.group_of, differing)}
+    for group in filter(groups.__contains__, link_settings.SETTINGS):
+        names = [name for name in differing if link_settings.group_of(name) == group]
         before = {name: present[name] for name in names if name in present}
         yield group, before, {name: wanted[name] for name in names}
 
 
 def restorable_values(observed: Mapping[str, str]) -> dict[str, str]:
     """The values to set so that the device has the observed ones again."""
-    rows = {name: row_of(name) for name in observed}
+    rows = {name: link_settings.row_of(name) for name in observed}
     restored = {name: row.restored(observed[name]) for name, row in rows.items() if row}
     return {**observed, **restored}
 
@@ -114,7 +107,7 @@ class DeviceResolver:
             if possible is None:
                 continue
             # A setting of the place in a bond or bridge cannot have been tried outside of it.
-            is_tried = self.is_in_master or not is_of_place(setting)
+            is_tried = self.is_in_master or not link_settings.is_of_place(setting)
             if before is not None and before.value == possible and is_tried:
                 self.note(setting, f'"{possible}" was tried: {before.reason}', before.effect)
             else:
@@ -122,7 +115,7 @@ class DeviceResolver:
 
     def _possible(self, setting: str, value: str) -> Optional[str]:
         """The value to set for the requested one; None if the device cannot have the setting."""
-        place = SETTINGS[group_of(setting)].master
+        place = link_settings.SETTINGS[link_settings.group_of(setting)].master
         if place != self.master and place:
             self.note(setting, f"it is in no {place} that neucad created")
             return None
@@ -133,12 +126,12 @@ class DeviceResolver:
         return self._supported(setting, value, self.observed)
 
     def _supported(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
-        group = group_of(setting)
+        group = link_settings.group_of(setting)
         reason = observed.missing.get(setting) or observed.missing.get(group)
         if reason is not None and observed.values.get(setting) != value:
             is_unsupported = group in observed.unsupported
             self.note(setting, reason, "unsupported" if is_unsupported else "not applicable")
-        elif not SETTINGS[group].named:
+        elif not link_settings.SETTINGS[group].named:
             return self._cpus(setting, value, observed)
         elif setting not in observed.values:
             self.note(setting, "the driver has no such setting")
@@ -155,7 +148,9 @@ class DeviceResolver:
             return value
         lists = [every if part == "all" else part for part in value.split(" / ")]
         queues = int(observed.maximums[f"{setting}.queues"])
-        absent = sorted(set().union(*map(cpu_numbers, lists)) - cpu_numbers(every))
+        absent = sorted(
+            set().union(*map(link_settings.cpu_numbers, lists)) - link_settings.cpu_numbers(every)
+        )
         if absent:
             self.note(setting, f"there is no CPU {absent[0]}: the CPUs are {every}")
         elif len(lists) not in (1, queues):
@@ -199,4 +194,4 @@ class DeviceResolver:
 
 
 def _without_default(qdisc: str) -> str:
-    return qdisc.removeprefix(DEFAULT_QDISC).strip()
+    return qdisc.removeprefix(link_settings.DEFAULT_QDISC).strip()

@@ -81,13 +81,11 @@ def link_label(key: LinkKey) -> str:
     """
     base = key.mac.replace(":", "")
     if key.virtual_kind:
-        name = re.sub("[^A-Za-z0-9-]", _quote_character, key.virtual_name)
+        name = re.sub(
+            "[^A-Za-z0-9-]", lambda match: "_" + match[0].encode().hex("_"), key.virtual_name
+        )
         base = f"{key.virtual_kind}-{name}"
     return base if key.vlan_id is None else f"{base}.{key.vlan_id}"
-
-
-def _quote_character(match: re.Match[str]) -> str:
-    return "".join(f"_{byte:02x}" for byte in match[0].encode())
 
 
 def link_of_label(text: str) -> Optional[LinkKey]:
@@ -162,6 +160,7 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
     """
     number = table_of(key)
     link_local = ("ipv6",) if asked.link_local is None else asked.link_local
+    overrides = (*asked.dhcp4_overrides, *asked.dhcp6_overrides)
     match = [f"Name={name}", f"Kind={key.kind}"]
     if not key.rank:
         match = [f"PermanentMACAddress={key.mac}"]
@@ -180,7 +179,10 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         f"LinkLocalAddressing={_FAMILIES[False, 'ipv6' in link_local]}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
-        *_dns_lines(asked),
+        # Servers of the dataplane are asked only for names in domains of the link. Otherwise they
+        # would be asked for all other names too, the fastest answer counting (systemd.network(5),
+        # DNSDefaultRoute=; resolved.conf(5)).
+        *(["DNSDefaultRoute=no"] if ("use-dns", "true") in overrides else []),
         *_section_lines("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
         "UseSIP=no",
         "SendRelease=yes",
@@ -190,16 +192,6 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         *(_UNUSED_OF_ADVERTISEMENTS if asked.takes_advertisements else ()),
     ]
     return ("\n".join(lines) + "\n").encode()
-
-
-def _dns_lines(asked: Automatic) -> Iterator[str]:
-    """Servers of the dataplane are asked only for names in domains of the link.
-
-    Otherwise they would be asked for all other names too, the fastest answer counting
-    (systemd.network(5), DNSDefaultRoute=; resolved.conf(5)).
-    """
-    if ("use-dns", "true") in (*asked.dhcp4_overrides, *asked.dhcp6_overrides):
-        yield "DNSDefaultRoute=no"
 
 
 def first_line(key: LinkKey) -> str:

@@ -119,8 +119,9 @@ class LinkResolver(CommonSettings):
         device = self.device_by_link.get(link.key, Device(0, ""))
         present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
         kept = tuple(address for address in present if (link.key, address) in owned)
-        if self._is_vrf_to_delete(device.master):
-            kept = ()
+        vrf = self.world.devices.get(device.master, Device(0, ""))
+        if vrf.kind == "vrf" and vrf.index not in self.scene_after_removal.world.devices:
+            kept = ()  # it is to be deleted
         holders = {bond.index: mac for mac, bond in self.roles.made.devices.items()}
         holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
@@ -130,11 +131,6 @@ class LinkResolver(CommonSettings):
                 self.refuse(link.key, f"address {address}: {text}, which cannot be created")
         barred = self._new_link(link.key, str(link.name), device)
         return barred._replace(addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
-
-    def _is_vrf_to_delete(self, index: int) -> bool:
-        device = self.world.devices.get(index)
-        is_vrf = device is not None and device.kind == "vrf"
-        return is_vrf and index not in self.scene_after_removal.world.devices
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
@@ -316,10 +312,7 @@ class LinkResolver(CommonSettings):
         return left
 
     def shown_links(self) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all other links that are requested or have a problem.
-
-        None: not ours to set.
-        """
+        """Every NIC of any role, then all other requested links and those with a problem."""
         for mac in sorted(self.roles.by_mac):
             key = LinkKey(mac)
             request = self.requests.get(key)

@@ -6,16 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from neuca_tools.model import Device, LinkKey, World
-from neuca_tools.model.topology import (
-    best_default_routes,
-    identity,
-    mac_in_key,
-    nics_in,
-    routes_through,
-    with_lower_devices,
-    with_upper_devices,
-)
+from neuca_tools.model import Device, LinkKey, World, topology
 
 _EVERY_ID = frozenset(range(4096))
 
@@ -40,11 +31,13 @@ def management_vlan_ids(world: World, indexes: Collection[int]) -> dict[str, fro
     Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
     metadata service, goes through a VLAN on it.
     """
-    nics = (nic for nic in nics_in(world) if nic.index in indexes)
-    plain = {nic.index: identity(nic) for nic in nics if _is_plain(nic, world)}
-    upper = with_upper_devices(world, plain)
-    ways = best_default_routes(routes_through(world, upper))
-    lines = with_lower_devices(world, [*(route.index for route in ways), world.metadata_index])
+    nics = (nic for nic in topology.nics_in(world) if nic.index in indexes)
+    plain = {nic.index: topology.identity(nic) for nic in nics if _is_plain(nic, world)}
+    upper = topology.with_upper_devices(world, plain)
+    ways = topology.best_default_routes(topology.routes_through(world, upper))
+    lines = topology.with_lower_devices(
+        world, [*(route.index for route in ways), world.metadata_index]
+    )
     ids_by_mac: dict[str, frozenset[int]] = defaultdict(frozenset)
     for index in lines & world.devices.keys():
         device = world.devices[index]
@@ -75,7 +68,7 @@ def ids_beside(
         asked[key.mac].add(key.vlan_id or 0)
     ids_by_link = {}
     for index in management - {*ours}:
-        device, mac = world.devices[index], mac_in_key(world.devices[index])
+        device, mac = world.devices[index], topology.mac_in_key(world.devices[index])
         if mac in asked and device.vlan_id is None and _is_free(device):
             foreign = {
                 upper.vlan_id
@@ -99,11 +92,11 @@ def management_devices(
         for index, device in world.devices.items()
         if not _is_beside(device, world, vlans)
     }
-    return with_upper_devices(replace(world, devices=kept), devices)
+    return topology.with_upper_devices(replace(world, devices=kept), devices)
 
 
 def _is_beside(device: Device, world: World, vlans: Mapping[str, frozenset[int]]) -> bool:
     lower = world.devices.get(device.lower)
     if device.vlan_id is None or lower is None or lower.vlan_id is not None:
         return False
-    return device.vlan_id not in vlans.get(mac_in_key(lower), _EVERY_ID)
+    return device.vlan_id not in vlans.get(topology.mac_in_key(lower), _EVERY_ID)

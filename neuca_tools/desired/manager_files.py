@@ -17,6 +17,8 @@ from neuca_tools.model.links import MAX_ABSENT_NICS
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
 
+_Contents = Mapping[str, Optional[bytes]]  # of files, by path
+
 
 class Places(NamedTuple):
     """Where the files go, and what the rule files are called."""
@@ -43,19 +45,16 @@ class Marks(NamedTuple):
     profiles: Mapping[LinkKey, str] = {}
 
 
-def wanted_files(
-    resolution: Resolution, record: Record, places: Places, files: Mapping[str, Optional[bytes]]
-) -> Marks:
+def wanted_files(resolution: Resolution, record: Record, places: Places, files: _Contents) -> Marks:
     """All files with their content. `files` are our present files, by path.
 
     Without a complete document, a file is removed only if its NIC is ignored or released, or if
     another of our files replaces it.
     """
-    work = _Files(resolution, record, places)
-    rules, lists = work.rules(files), work.manager_lists(files)
-    clients = work.dhcp_client(files)
+    work = _Files(resolution, record, places, files)
+    lists, clients = work.manager_lists(), work.dhcp_client()
     return Marks(
-        {**rules, **lists.files, **clients.files},
+        {**work.rules(), **lists.files, **clients.files},
         {**lists.manager_by_file, **clients.manager_by_file},
         clients.profiles,
     )
@@ -123,19 +122,20 @@ def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[
 class _Files:
     """The files for one resolution; `dataplane` are the MACs of the NICs that are marked."""
 
-    def __init__(self, resolution: Resolution, record: Record, places: Places) -> None:
-        self.resolution, self.record, self.places = resolution, record, places
+    def __init__(
+        self, resolution: Resolution, record: Record, places: Places, files: _Contents
+    ) -> None:
+        self.resolution, self.record, self.places, self.files = resolution, record, places, files
         self.roles, self.names = resolution.roles, resolution.names
         self.dataplane = marked_macs(resolution, record) | resolution.roles.marked_early
 
     # --- udev rules ---
 
-    def rules(self, files: Mapping[str, Optional[bytes]]) -> dict[str, Optional[bytes]]:
+    def rules(self) -> dict[str, Optional[bytes]]:
         """A rule for each NIC; None for those of other NICs, and for those that are replaced.
 
         A name goes into one rule only: that of a NIC that is present, first of a management NIC.
         """
-        known = self._mac_by_rule(files)
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
         recorded = {mac for mac in self.record.nics if not LinkKey(mac).virtual_kind}
@@ -148,15 +148,14 @@ class _Files:
             if is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane):
                 used.add(name)
                 rules.update(self._rule(mac, name))
-        return {**rules, **dict.fromkeys(self._stale_rules(known, rules))}
+        return {**rules, **dict.fromkeys(self._stale_rules(rules))}
 
     def _rule_order(self, mac: str) -> tuple[bool, bool, str]:
         return mac not in self.roles.nics, self.roles.role(mac) != "management", mac
 
-    def _stale_rules(
-        self, known: Mapping[str, str], rules: Mapping[str, Optional[bytes]]
-    ) -> set[str]:
-        """The paths of the rules to remove, out of those that are `known`, each with its MAC."""
+    def _stale_rules(self, rules: _Contents) -> set[str]:
+        """The paths of the present rules to remove."""
+        known = self._mac_by_rule(self.files)
         others = known.keys() - rules.keys()
         if self.resolution.is_complete or not others:
             return others
@@ -168,7 +167,7 @@ class _Files:
         gone |= {mac for mac in known.values() if self.roles.role(mac) == "ignored"}
         return {path for path in others if known[path] in gone | replaced}
 
-    def _mac_by_rule(self, files: Mapping[str, Optional[bytes]]) -> dict[str, str]:
+    def _mac_by_rule(self, files: _Contents) -> dict[str, str]:
         """The MAC of each of these files that exists and is one of our rules."""
         split = {path: path.rpartition("/") for path in files if files[path] is not None}
         mac_by_path = {
@@ -196,7 +195,7 @@ class _Files:
 
     # --- lists ---
 
-    def manager_lists(self, files: Mapping[str, Optional[bytes]]) -> Marks:
+    def manager_lists(self) -> Marks:
         """The lists of NICs and links that managers leave alone, and our file in sysctl.d."""
         places = self.places
         sysctls = str(places.sysctl / marks.SYSCTL_FILE)
@@ -205,7 +204,8 @@ class _Files:
             str(places.networkd / marks.NETWORKD_VLANS_FILE): "networkd",
             str(places.networkmanager / marks.NETWORKMANAGER_FILE): "networkmanager",
         }
-        contents = {**self._list_contents(), sysctls: self._sysctls(files.get(sysctls) or b"")}
+        now = self.files.get(sysctls) or b""
+        contents = {**self._list_contents(), sysctls: self._sysctls(now)}
         is_held = bool(self.roles.waiting_nics)
         kept = {
             path: contents.get(path) or None
@@ -276,32 +276,26 @@ class _Files:
 
     # --- DHCP ---
 
-    def dhcp_client(self, files: Mapping[str, Optional[bytes]]) -> Marks:
+    def dhcp_client(self) -> Marks:
         """The files that make a manager the DHCP client of NICs.
 
         A file is removed once the document no longer requests it, or its NIC is ignored.
         """
         contents: dict[str, Optional[bytes]] = {}
-        known = dhcp_files.known_files(files)
-        for path, (_, key) in known.items():
+        told: dict[str, str] = {}
+        for path, (manager, key) in dhcp_files.known_files(self.files).items():
             if self._is_decided(key) and key.mac not in self.roles.waiting_nics:
-                contents[path] = None
-        told = {path: manager for path, (manager, _) in known.items() if path in contents}
+                contents[path], told[path] = None, manager
         profiles: dict[LinkKey, str] = {}
         for key in sorted(self.roles.dhcp.links_of(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
             contents.pop(path, None)
-            content = self._kept_content(path, key, files) or content
+            if self.resolution.is_undecided(key):
+                content = self.files.get(path) or content
             if content:
                 contents[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_files.uuid_of(content)
         return Marks(contents, {path: told[path] for path in contents}, profiles)
-
-    def _kept_content(
-        self, path: str, key: LinkKey, files: Mapping[str, Optional[bytes]]
-    ) -> Optional[bytes]:
-        """The present content, if an unusable part of the document may be about the link."""
-        return files.get(path) if self.resolution.is_undecided(key) else None
 
     def _is_decided(self, key: LinkKey) -> bool:
         """Whether it is known what is requested of the link."""

@@ -280,10 +280,7 @@ def _doubtful_macs(faults: Iterable[Fault]) -> Optional[set[str]]:
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
-    """Every MAC or "KIND NAME" that a faulty line may be about.
-
-    `[vlan MAC.ID]` has the MAC before its last dot.
-    """
+    """Every MAC, also that of a `[vlan MAC.ID]`, or "KIND NAME" that a faulty line may be about."""
     words = fault.section.split()
     yield from (
         f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS

@@ -76,10 +76,7 @@ class MtuResolver:
         return min(self._member_mtus(link.virtual), default=default)
 
     def _mtu_outside(self, key: LinkKey, device: Device) -> int:
-        """The MTU that a link has; for a member of a bond to be deleted, the one from before it.
-
-        The kernel restores that (bond_release).
-        """
+        """The MTU that a link has, or that bond_release restores if its bond is to be deleted."""
         bond = self.keys.get(device.master)
         is_deleted = bond in self.record.owned.vlans and bond not in self.requests
         original = self.record.originals.get(key, UNCHANGED).mtu
@@ -116,10 +113,7 @@ class MtuResolver:
         return None
 
     def vlan_mtu(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
-        """The MTU of a VLAN to set; None if it is refused.
-
-        `most` is that of its lower device, which it must not exceed.
-        """
+        """The MTU of a VLAN to set; None if it is refused. `most` is that of its lower device."""
         lower = f'its {key.virtual_kind or "NIC"} "{parent.name}"'
         return self._keeping_ipv6(key, self._at_most(key, mtu, most, f"{lower} has {most}"))
 

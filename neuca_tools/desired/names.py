@@ -69,18 +69,13 @@ def nic_names(
     wishes = _wished_names(movable, requests, record, roles)
     free = {key: wish for key, wish in wishes.items() if holders.get(wish, key) == key}
     names = _grant_wishes({**fallback, **free}, fallback, fixed, requests)
-    problems = list(_taken_problems(current, names, wishes))
-    problems += _astray_problems(pinned, requests, world, roles, record)
-    return {**current, **names}, problems
-
-
-def _taken_problems(
-    current: Mapping[LinkKey, str], names: Mapping[LinkKey, str], wishes: Mapping[LinkKey, str]
-) -> Iterator[Problem]:
+    problems = []
     for key, wish in sorted(wishes.items()):
         if names[key] != wish:
             text = f'"{current[key]}" should be "{wish}", but another interface has that name'
-            yield Problem("name", text, key)
+            problems.append(Problem("name", text, key))
+    problems += _astray_problems(pinned, requests, world, roles, record)
+    return {**current, **names}, problems
 
 
 def _movable(roles: Roles) -> set[LinkKey]:

@@ -9,23 +9,16 @@ is believed to be (`first_nic`). What a DHCP server or a router has caused is no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.policy import Policy
-from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
+from neuca_tools.model import Device, NicRecord, Record, Route, World, topology
 from neuca_tools.model.addresses import EVERYTHING, LINK_LOCAL
 from neuca_tools.model.machine import MetadataService, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
-from neuca_tools.model.topology import (
-    METADATA_HOSTS,
-    identity,
-    nics_below,
-    routes_through,
-    with_lower_devices,
-)
 
 if TYPE_CHECKING:  # a poll does without it
     from neuca_tools.desired.roles import Roles
@@ -54,19 +47,16 @@ class _Known(NamedTuple):
     record: Record
     belief: Belief
 
-    def rank_without_routes(self, nics: Collection[str]) -> Optional[int]:
-        """The rank of an interface with these NICs; None if its routes decide."""
+    def rank(self, nics: Collection[str]) -> int:
+        """The rank of an interface with these NICs, as far as its routes do not decide."""
         if not self.policy.management.isdisjoint(nics):
             return NAMED
         recorded = (self.record.nics.get(mac, NicRecord()) for mac in nics)
-        is_certain = any(nic.role == "management" and not nic.doubtful for nic in recorded)
-        return RECORDED if is_certain else None
-
-    def rank_despite_routes(self, nics: Collection[str]) -> int:
-        """The rank of an interface whose routes do not decide either."""
+        if any(nic.role == "management" and not nic.doubtful for nic in recorded):
+            return RECORDED
         if self.belief.mac in nics:
             return FIRST
-        return UNVOUCHED if {*nics} & {*self.belief.unvouched} else ROUTED
+        return ROUTED if {*self.belief.unvouched}.isdisjoint(nics) else UNVOUCHED
 
 
 def is_overruled(origin: MetadataService, policy: Policy, configured: Collection[str]) -> bool:
@@ -85,7 +75,7 @@ def pinned_outlets(origin: MetadataService, world: World, record: Record) -> tup
     """The interface through which the service has answered; none while it is absent."""
     outlets = []
     for device in world.devices.values():
-        nics = nics_below(world, [device.index])
+        nics = topology.nics_below(world, [device.index])
         is_released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         is_usable = nics and device.up and not device.master and not is_released
         if is_usable and outlet_identity(world, device) == origin.mac:
@@ -128,34 +118,41 @@ def _is_tried(candidate: _Candidate, best: _Candidate) -> bool:
 
 
 def _outlet_of(candidate: _Candidate, world: World) -> Outlet:
-    device, rank = candidate.device, candidate.rank
-    return Outlet(
-        device.name,
-        outlet_identity(world, device),
-        tuple(_networks_behind(candidate, world)),
-        is_likely=rank < ROUTED,
-        is_vouched=rank != UNVOUCHED,
-        macs=_all_macs(world, device),
-    )
+    """The outlet with the networks behind it.
+
+    If only its routes make it a candidate, only routes and addresses of administrators count.
+    """
+    device, is_likely = candidate.device, candidate.rank < ROUTED
+    networks = [LINK_LOCAL] if is_likely else []
+    networks += [
+        route.to
+        for route in topology.routes_through(world, [device.index])
+        if is_likely or route_provenance(route, world) in (ADMINISTRATOR, KERNEL)
+    ]
+    mac, is_vouched = outlet_identity(world, device), candidate.rank != UNVOUCHED
+    macs = _all_macs(world, device)
+    return Outlet(device.name, mac, tuple(networks), is_likely, is_vouched, macs=macs)
 
 
 def outlet_identity(world: World, device: Device) -> str:
     """The MAC of the NIC below the interface, and its VLAN ID; empty without a NIC."""
-    mac = min(nics_below(world, [device.index]), default="")
+    mac = min(topology.nics_below(world, [device.index]), default="")
     return f"{mac}.{device.vlan_id}" if mac and device.kind == "vlan" else mac
 
 
 def _all_macs(world: World, device: Device) -> frozenset[str]:
     """Its own address, and the present and permanent ones of everything below it."""
-    lowers = (world.devices.get(index) for index in with_lower_devices(world, [device.index]))
-    macs = {mac for lower in lowers if lower for mac in (lower.mac, identity(lower))}
+    lowers = (
+        world.devices.get(index) for index in topology.with_lower_devices(world, [device.index])
+    )
+    macs = {mac for lower in lowers if lower for mac in (lower.mac, topology.identity(lower))}
     return identity_forms(filter(None, macs))
 
 
 def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The MACs of the NICs below it; empty if one is dataplane or ignored, or the link is ours."""
-    nics = nics_below(world, [device.index])
-    lowers = with_lower_devices(world, [device.index])
+    nics = topology.nics_below(world, [device.index])
+    lowers = topology.with_lower_devices(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
     is_ours = not lowers.isdisjoint(device.index for device in roles.made.devices.values())
     is_refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
@@ -168,17 +165,15 @@ def _candidate_of(
     device: Device, nics: frozenset[str], world: World, known: _Known
 ) -> Optional[_Candidate]:
     """The interface with its rank; None if it has neither a route nor an address."""
-    rank = known.rank_without_routes(nics)
-    if rank is not None:
+    rank = known.rank(nics)
+    if rank <= RECORDED:
         return _Candidate(device, nics, rank)
-    routes = [*routes_through(world, [device.index])]
+    routes = [*topology.routes_through(world, [device.index])]
     if not routes and not world.addresses.get(device.index):
         return None
     manual = [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
-    rank, metric = _rank_by_routes(manual)
-    if rank == ROUTED:
-        rank = known.rank_despite_routes(nics)
-    return _Candidate(device, nics, rank, metric)
+    rank_by_routes, metric = _rank_by_routes(manual)
+    return _Candidate(device, nics, min(rank, rank_by_routes), metric)
 
 
 def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
@@ -195,17 +190,4 @@ def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
 def _leads_to_service(route: Route) -> bool:
     """Whether the route is specific to the service, unlike 169.254.0.0/16, which is common."""
     is_specific = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
-    return is_specific and METADATA_HOSTS[0] in route.to
-
-
-def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:
-    """The networks behind the interface.
-
-    If only its routes make it a candidate, only routes and addresses of administrators count.
-    """
-    is_likely = candidate.rank < ROUTED
-    if is_likely:
-        yield LINK_LOCAL
-    for route in routes_through(world, [candidate.device.index]):
-        if is_likely or route_provenance(route, world) in (ADMINISTRATOR, KERNEL):
-            yield route.to
+    return is_specific and topology.METADATA_HOSTS[0] in route.to

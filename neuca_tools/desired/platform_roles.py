@@ -18,15 +18,9 @@ from neuca_tools.model import (
     Problem,
     Requests,
     World,
+    topology,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.topology import (
-    best_default_routes,
-    hosts_of,
-    identity,
-    nics_in,
-    with_upper_devices,
-)
 
 DHCP_LEFT_TO_OTHERS = "DHCP on it is left to other programs"
 NO_DHCP_ON_VIRTUAL = (
@@ -47,8 +41,8 @@ def platform_claims(
     if not (platform.links or platform.management):  # saves a look at every NIC
         return NOTHING
     # A document may name a NIC by its present MAC.
-    identity_by_mac = {device.mac: identity(device) for device in nics_in(world)}
-    identity_by_mac.update((mac, mac) for mac in map(identity, nics_in(world)))
+    identity_by_mac = {device.mac: topology.identity(device) for device in topology.nics_in(world)}
+    identity_by_mac.update((mac, mac) for mac in map(topology.identity, topology.nics_in(world)))
     firm: dict[str, str] = {}
     weak: dict[str, str] = {}
     for hint in platform.management:
@@ -90,10 +84,7 @@ def _management_groups(
 
 
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
-    """The virtual links with DHCP, and the NICs and links below them.
-
-    These are created and configured by other programs.
-    """
+    """The virtual links with DHCP and all below them, which other programs create and configure."""
     requests = {request.key: request for request in platform.links}
     dhcp_links = {
         key.mac for key, request in requests.items() if key.virtual_kind and request.leases.has_dhcp
@@ -216,15 +207,15 @@ def _barred_members(
 def _is_there(key: LinkKey, requests: Requests, world: World) -> bool:
     """Whether such a link is on its NICs, whatever its name."""
     macs = {key.mac} | all_lower_devices((key.mac,), requests)
-    nics = [device.index for device in nics_in(world) if identity(device) in macs]
-    uppers = (world.devices[index] for index in with_upper_devices(world, nics) - {*nics})
+    nics = [device.index for device in topology.nics_in(world) if topology.identity(device) in macs]
+    uppers = (world.devices[index] for index in topology.with_upper_devices(world, nics) - {*nics})
     return any((device.kind, device.vlan_id) == (key.kind, key.vlan_id) for device in uppers)
 
 
 def absent_notes(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Note]:
     """Notes on addresses and default routes of management links that are absent."""
-    present = hosts_of(world, world.addresses)
-    families = {route.to.version for route in best_default_routes(world.routes)}
+    present = topology.hosts_of(world, world.addresses)
+    families = {route.to.version for route in topology.best_default_routes(world.routes)}
     for request in platform.links:
         if roles.role_of(request.key) != "management" or not roles.name(request.key.mac):
             continue

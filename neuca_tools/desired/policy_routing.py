@@ -20,18 +20,11 @@ from ipaddress import collapse_addresses, ip_address, ip_network
 from itertools import chain
 from typing import Any, Optional
 
+from neuca_tools.desired import routing_tables
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.dhcp import learned_gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Routing, local_hosts, scoped_host
-from neuca_tools.desired.routing_tables import (
-    TABLES,
-    assign_tables,
-    closed_tables,
-    of_vrfs,
-    route_to_gateway,
-    table_hop,
-)
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import EVERYTHING, NetworkTable
@@ -65,7 +58,7 @@ def gateways_of_links(
     configured = {request.key: request for request in local}
     learned, routers = learned_gateways(scene.roles, scene.world), _advertised_routers(scene)
     gateways_by_link: dict[LinkKey, dict[int, Host]] = {}
-    for key in scene.requests.keys() - of_vrfs(scene.requests).keys():
+    for key in scene.requests.keys() - routing_tables.of_vrfs(scene.requests).keys():
         request, own = scene.requests[key], configured.get(key)
         implied = request.routing.implied or key in learned
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
@@ -95,26 +88,20 @@ def _advertised_routers(scene: Scene) -> dict[LinkKey, Host]:
     Its route goes when the kernel no longer accepts advertisements; its entry among the neighbours
     lasts longer, and the record lasts.
     """
-    announced, recorded = _announced_routers(scene.world), scene.record.routers
+    announced: dict[int, Host] = {}  # the next hop of the best default route, by device index
+    advertised = (route for route in scene.world.routes if route.protocol == RTPROT_RA)
+    for route in sorted(advertised, key=lambda route: route.metric):
+        if route.is_default and route.via is not None and route.via.version == 6:
+            announced.setdefault(route.index, route.via)
     router_by_link: dict[LinkKey, Host] = {}
     for key, device in scene.device_by_link.items():
         neighbours = scene.world.routers.get(device.index, ())
-        before = recorded.get(key)
+        before = scene.record.routers.get(key)
         likely = before if before in neighbours else next(iter(neighbours), before)
         router = announced.get(device.index, likely)
         if router is not None:
             router_by_link[key] = router
     return router_by_link
-
-
-def _announced_routers(world: World) -> dict[int, Host]:
-    """The next hop of the best default route from an advertisement, by the index of its device."""
-    known: dict[int, Host] = {}
-    advertised = (route for route in world.routes if route.protocol == RTPROT_RA)
-    for route in sorted(advertised, key=lambda route: route.metric):
-        if route.is_default and route.via is not None and route.via.version == 6:
-            known.setdefault(route.index, route.via)
-    return known
 
 
 def addresses_in_management(
@@ -141,7 +128,7 @@ def build_routing(
         return Routing()
     builder = _RoutingBuilder(links, scene)
     usable = builder.usable_links(gateways_by_link)
-    tables = assign_tables(usable, scene)
+    tables = routing_tables.assign_tables(usable, scene)
     for key in sorted(usable, key=lambda key: key.order):
         reason = _no_rules_reason(scene.requests[key].routing, key in tables, gateways_by_link[key])
         if reason is not None:
@@ -168,7 +155,7 @@ def _no_rules_reason(
         return None
     if asked.table:
         return f"the table {asked.table} is that of another link"
-    return f"there are only {len(TABLES)} tables"
+    return f"there are only {len(routing_tables.TABLES)} tables"
 
 
 def _foreign_sources(world: World) -> dict[Network, int]:
@@ -245,7 +232,7 @@ class _RoutingBuilder:
 
     def usable_links(self, gateways_by_link: Gateways) -> dict[LinkKey, Link]:
         """The links with an address, but for those that request a table that is refused."""
-        usable, refused = {}, closed_tables(self.scene)
+        usable, refused = {}, routing_tables.closed_tables(self.scene)
         for key in gateways_by_link:
             reason = refused.get(self.scene.requests[key].routing.table)
             if key not in self.links or not self.links[key].addresses:
@@ -289,7 +276,10 @@ class _RoutingBuilder:
         self.routed_links.add(key)
         self.hops += hops
         for address in free:
-            self.rules.update(dict.fromkeys(_rules_of_address(address, table), key))
+            source, family = str(ip_network(address.ip)), address.version
+            self.rules[Rule(family, OWN_NETWORKS, table, source, suppress=0)] = key
+            self.rules[Rule(family, MAIN, MAIN_TABLE, source, suppress=0)] = key
+            self.rules[Rule(family, DEFAULT, table, source)] = key
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
         """Whether another use of the address takes precedence.
@@ -318,16 +308,16 @@ class _RoutingBuilder:
             for address in addresses
             if address.network.prefixlen < address.max_prefixlen
         }
-        yield from route_to_gateway(key, own.values(), gateway, table)
+        yield from routing_tables.route_to_gateway(key, own.values(), gateway, table)
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
-            yield table_hop(network, key, table, source=source)
+            yield routing_tables.table_hop(network, key, table, source=source)
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
-            yield table_hop(network, key, table, gateway)
+            yield routing_tables.table_hop(network, key, table, gateway)
         for host in map(ip_network, PROBING_HOSTS):
             if host.version == gateway.version and host in self.main_prefixes:
-                yield table_hop(host, key, table, gateway)
-        yield table_hop(EVERYTHING[gateway.version], key, table, gateway)
+                yield routing_tables.table_hop(host, key, table, gateway)
+        yield routing_tables.table_hop(EVERYTHING[gateway.version], key, table, gateway)
 
     def _all_networks(self, version: int) -> Iterator[Network]:
         """The networks of all NICs, management included."""
@@ -342,12 +332,3 @@ class _RoutingBuilder:
 
 def _is_counted(address: Address, version: int) -> bool:
     return address.version == version and not address.is_link_local
-
-
-def _rules_of_address(address: Address, table: int) -> list[Rule]:
-    source, family = str(ip_network(address.ip)), address.version
-    return [
-        Rule(family, OWN_NETWORKS, table, source, suppress=0),
-        Rule(family, MAIN, MAIN_TABLE, source, suppress=0),
-        Rule(family, DEFAULT, table, source),
-    ]

@@ -87,9 +87,7 @@ class Roles:
 
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:
-        """The device of each link that VLANs can be created on: the free NICs, our virtual links,
-        and the carriers.
-        """
+        """The devices that VLANs can be created on: free NICs, our virtual links, and carriers."""
         every = {**self.nics, **self.made.devices, **self.guard.carriers}
         return {LinkKey(mac): device for mac, device in every.items()}
 
@@ -116,10 +114,7 @@ class Roles:
         return self.reasons.get(key.mac, "")
 
     def name(self, mac: str) -> str:
-        """The name of the NIC with this MAC; empty if there is none.
-
-        If there are several, it is the first name in alphabetical order.
-        """
+        """The name of the NIC with this MAC; of several the first by name; empty for none."""
         if mac in self.nics:
             return self.nics[mac].name
         return min((device.name for device in self.twins.get(mac, ())), default="")

@@ -107,11 +107,8 @@ def _unadvertised_values(device: Device, world: World) -> dict[str, str]:
     paths = {template: template.replace(OWN, device.name) for template in (*ADVERTISED, IPV6_MTU)}
     if world.sysctls.get(paths[IPV6_MTU]) == str(device.mtu):
         del paths[IPV6_MTU]  # it follows the MTU of the device
-    return {
-        template: world.unadvertised[path]
-        for template, path in paths.items()
-        if path in world.unadvertised
-    }
+    known = world.unadvertised
+    return {template: known[path] for template, path in paths.items() if path in known}
 
 
 def restored_sysctls(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:
@@ -149,10 +146,7 @@ _VALUES = {"true": "1", "false": "0"}
 
 
 def forwarding_sysctls(router: Router) -> dict[str, str]:
-    """The sysctls that `router` requests.
-
-    There are none for `user`, which leaves or restores the user's values.
-    """
+    """The sysctls that `router` requests: none for `user`, which leaves or restores the user's."""
     if router not in _VALUES:
         return {}
     return dict.fromkeys((_FORWARD_IPV4, _FORWARD_IPV6), _VALUES[router])

@@ -137,7 +137,7 @@ class _Finder:
     def _add_hop(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; return the reason if it cannot."""
         reason, links = _form_reason(route) or self._prefix_reason(route), [NOWHERE]
-        parts = self._parts_of(route)
+        parts = [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
         if reason is None and route.traits.kind == "unicast":
             links, reason = self._next_hop_links(parts)
         if reason is not None or not links:
@@ -157,9 +157,6 @@ class _Finder:
         elif other != hop:
             return duplicate_reason(hop)
         return None
-
-    def _parts_of(self, route: RouteRequest) -> list[RouteRequest]:
-        return [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
 
     def _tied_route(self, route: RouteRequest) -> RouteRequest:
         """The route, on the link of the direct route that leads to its next hop, if only one does.
@@ -268,7 +265,9 @@ class _Finder:
         if route.link is None and is_link_scoped(via):
             return f"{hop} is link-local, which does not say through which interface"
         if key is None:
-            return self._no_link_reason(route)
+            if route.link and (via is None or route.traits.onlink):
+                return f"{route.link} cannot be used"
+            return f"{hop} is in no network of a dataplane NIC"
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
         wrong = via and self._host_reason(self._usable[key], via)
@@ -280,11 +279,6 @@ class _Finder:
             return "this host itself"
         is_broadcast = via in {broadcast_of(address.network) for address in link.addresses}
         return "a broadcast address" if is_broadcast else None
-
-    def _no_link_reason(self, route: RouteRequest) -> str:
-        if route.link and (route.via is None or route.traits.onlink):
-            return f"{route.link} cannot be used"
-        return f"the next hop {route.via} is in no network of a dataplane NIC"
 
     def _down_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
         """Why the link can have no routes: it or its NIC is down (the kernel returns ENETDOWN)."""
@@ -377,15 +371,11 @@ class Networks:
 def _hop_of(route: RouteRequest, parts: Iterable[RouteRequest], links: Iterable[LinkKey]) -> Hop:
     first, *more = links
     traits = _normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts))
+    metric = ROUTE_METRIC if route.metric is None else route.metric
+    if metric == 0 and route.to.version == 6:
+        metric = 1024  # what the kernel will show (IP6_RT_PRIO_USER)
     others = tuple(zip(more, route.others))
-    return Hop(route.to, first, route.via, _kernel_metric(route), traits=traits, others=others)
-
-
-def _kernel_metric(route: RouteRequest) -> int:
-    """The metric that the kernel will show: for IPv6, 0 stands for 1024 (IP6_RT_PRIO_USER)."""
-    if route.metric is None:
-        return ROUTE_METRIC
-    return route.metric or (1024 if route.to.version == 6 else 0)
+    return Hop(route.to, first, route.via, metric, traits=traits, others=others)
 
 
 def _normal_traits(route: RouteRequest) -> Traits:

@@ -286,10 +286,7 @@ def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int
 def _spare_tables(
     taken: Collection[int], recorded: Mapping[LinkKey, int], requested: Collection[LinkKey]
 ) -> list[int]:
-    """The tables for links without one.
-
-    That of a link that is not requested now is given to another one last of all.
-    """
+    """The tables for links without one; last of all, those of links that are not requested now."""
     kept = {table for key, table in recorded.items() if key in requested}
     known = set(recorded.values())
     free = (table for table in TABLES if table not in kept and table not in taken)

@@ -15,19 +15,9 @@ from typing import Optional
 from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles, own_mac
-from neuca_tools.model import Address, Host, Network, Route, World
+from neuca_tools.model import Address, Host, Network, Route, World, topology
 from neuca_tools.model.addresses import LINK_LOCAL, NetworkTable, broadcast_of
 from neuca_tools.model.provenance import is_automatic
-from neuca_tools.model.topology import (
-    METADATA_HOSTS,
-    addresses_of,
-    best_default_routes,
-    hosts_of,
-    identity,
-    nics_in,
-    routes_through,
-    with_upper_devices,
-)
 
 MAX_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
 
@@ -161,9 +151,9 @@ def request_limits(
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
     foreign_rules = (seen.rule for seen in world.rules if not seen.is_ours)
-    defaults = best_default_routes(foreign)
+    defaults = topology.best_default_routes(foreign)
     last_boot = [*map(ip_network, before)]
-    guarded = {*METADATA_HOSTS, *metadata_hosts, *_default_gateways(foreign, last_boot)}
+    guarded = {*topology.METADATA_HOSTS, *metadata_hosts, *_default_gateways(foreign, last_boot)}
     routed = _routed_networks(world, roles)
     prefixes = _connected_networks(world, roles) | ({*last_boot} - routed)
     prefixes.discard(LINK_LOCAL)
@@ -173,8 +163,8 @@ def request_limits(
         allow_default_route,
         frozenset(route.to.version for route in defaults),
         routed=routed,
-        own=hosts_of(world, roles.guard.management),
-        ignored=hosts_of(world, roles.guard.devices - roles.guard.management),
+        own=topology.hosts_of(world, roles.guard.management),
+        ignored=topology.hosts_of(world, roles.guard.devices - roles.guard.management),
         marks=frozenset((rule.mark, rule.mask) for rule in foreign_rules if rule.mask),
     )
 
@@ -190,16 +180,16 @@ def _default_gateways(foreign: Iterable[Route], before: Iterable[Network]) -> It
 
 
 def _connected_networks(world: World, roles: Roles) -> set[Network]:
-    networks = {address.network for address in addresses_of(world, roles.guard.management)}
+    networks = {address.network for address in topology.addresses_of(world, roles.guard.management)}
     # A /32 or /128 address has its network as a route (DHCP, RA).
-    routes = routes_through(world, roles.guard.management)
+    routes = topology.routes_through(world, roles.guard.management)
     direct = {route.to for route in routes if route.via is None}
     return networks | {to for to in direct if to.prefixlen >= SHORTEST_PREFIX}
 
 
 def _routed_networks(world: World, roles: Roles) -> frozenset[Network]:
     """The prefixes that others route through a management gateway, without default routes."""
-    routes = routes_through(world, roles.guard.management)
+    routes = topology.routes_through(world, roles.guard.management)
     ways = (route for route in routes if route.via is not None and not route.is_ours)
     return frozenset(route.to for route in ways if route.to.prefixlen >= SHORTEST_PREFIX)
 
@@ -213,7 +203,7 @@ def management_networks(world: World, roles: Roles, before: Iterable[str] = ()) 
     prefixes = _connected_networks(world, roles) - {LINK_LOCAL}
     if not prefixes:
         return tuple(before)
-    gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
+    gateways = {*_default_gateways(topology.routes_through(world, roles.guard.management), ())}
     versions = {gateway.version for gateway in gateways}
     for gateway in _default_gateways((), map(ip_network, before)):
         if gateway.version not in versions and any(gateway in prefix for prefix in prefixes):
@@ -232,7 +222,7 @@ def guarded_networks(
     while these are missing; without a gateway of a family, the `remembered` management networks, as
     the gateway may be anywhere in them. The IPv6 addresses with a lifetime change by themselves.
     """
-    gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
+    gateways = {*_default_gateways(topology.routes_through(world, roles.guard.management), ())}
     versions = {gateway.version for gateway in gateways}
     own = (
         address.ip
@@ -248,8 +238,8 @@ def guarded_networks(
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     """The dataplane NICs, the virtual links that we created, and what is stacked on those."""
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
-    nics = {device.index for device in world.devices.values() if identity(device) in named}
-    return (with_upper_devices(world, roles.made.indexes) | nics) - roles.guard.devices
+    nics = {device.index for device in world.devices.values() if topology.identity(device) in named}
+    return (topology.with_upper_devices(world, roles.made.indexes) | nics) - roles.guard.devices
 
 
 def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:
@@ -279,19 +269,16 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     reason = protected_mac(mac, world, roles)
     if reason or mac in carriers:
         return reason
-    for device in nics_in(world):
-        macs = (identity(device), own_mac(device, roles.made.indexes))
-        if mac in macs and identity(device) not in carriers:
+    for device in topology.nics_in(world):
+        macs = (topology.identity(device), own_mac(device, roles.made.indexes))
+        if mac in macs and topology.identity(device) not in carriers:
             whose = f'that of "{device.name}", which is not one of its lower devices'
             return f"the MAC address {mac} is {whose}"
     return None
 
 
 def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
-    """Why we may give this MAC address to no link: a management or ignored device has it.
-
-    The device need not be there.
-    """
+    """Why no link may have this MAC: it is that of a management or ignored NIC, present or not."""
     for device in world.devices.values():
         if device.index in roles.guard.devices and mac in (device.mac, device.permanent_mac):
             is_management = device.index in roles.guard.management

@@ -334,7 +334,12 @@ def remaining_scene(scene: Scene, trusted: Optional[Collection[LinkKey]]) -> Sce
     What stands in the way of a request can be removed in the same pass: removal comes first. An
     incomplete document removes addresses of the `trusted` links, and nothing else.
     """
-    gone = _deleted_devices(scene) if trusted is None else {}
+    gone: dict[int, Device] = {}
+    if trusted is None:
+        old = scene.record.owned.vlans - scene.requests.keys()
+        old -= links_with_additions(scene, old).keys() if old else set()
+        devices = scene.device_by_link
+        gone = {devices[key].index: devices[key] for key in old & devices.keys()}
     removed = _removed_addresses(scene, gone, trusted)
     if gone or removed:
         return scene._replace(world=_world_without(gone, removed, scene.world))
@@ -356,14 +361,6 @@ def _world_without(
         },
         other_routes=tuple(routes),
     )
-
-
-def _deleted_devices(scene: Scene) -> dict[int, Device]:
-    """The devices of our links that are no longer requested and may go."""
-    old = scene.record.owned.vlans - scene.requests.keys()
-    old -= links_with_additions(scene, old).keys() if old else set()
-    devices = scene.device_by_link
-    return {devices[key].index: devices[key] for key in old & devices.keys()}
 
 
 def _removed_addresses(

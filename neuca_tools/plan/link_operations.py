@@ -78,12 +78,9 @@ class MarkLink(Operation):
 
     kind = "mark-link"
     form = "mark {0.on.name} as created by neucad"
+    value_form = "{0.on.name}"
     phase = Phase.VLAN
     on: Target
-
-    @property
-    def value(self) -> Value:
-        return self.on.name
 
     def run(self, writer: Writer) -> None:
         writer.links.mark_link(writer.index(self.on))

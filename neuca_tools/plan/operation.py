@@ -126,12 +126,15 @@ class Operation:
     """One change.
 
     If `link` is None, it concerns no single link, and its failure does not affect any NIC. `form`
-    is the format of its text, with the operation as argument 0.
+    is the format of its text, `target_form` and `value_form` those of its target and value, with
+    the operation as argument 0.
     """
 
     kind: ClassVar[str]
     phase: Phase
     form: ClassVar[str]
+    target_form: ClassVar[str] = ""
+    value_form: ClassVar[str] = ""
     is_removal: ClassVar[bool] = False
 
     @property
@@ -150,6 +153,8 @@ class Operation:
 
     @property
     def target(self) -> str:
+        if self.target_form:
+            return self.target_form.format(self)
         return self.link.name if self.link else "host"
 
     @property
@@ -197,7 +202,7 @@ class Operation:
     @property
     def value(self) -> Value:
         """What it adds, or removes; None if a value is changed, or none can be said."""
-        return None
+        return self.value_form.format(self) if self.value_form else None
 
     @property
     def text(self) -> str:
@@ -225,12 +230,9 @@ def of_kind(operations: Iterable[Operation], *kinds: type[OfKind]) -> list[OfKin
 class LinkOperation(Operation):
     """A change of one link."""
 
+    value_form = "{0.on.name}"
     on: Target
 
     @property
     def targets(self) -> tuple[Target, ...]:
         return (self.on,)
-
-    @property
-    def value(self) -> Value:
-        return self.on.name

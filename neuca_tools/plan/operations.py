@@ -106,11 +106,8 @@ class Rename(LinkOperation):
 
 @dataclass(frozen=True)
 class _AddressOperation(LinkOperation):
+    value_form = "{0.address}"
     address: Address
-
-    @property
-    def value(self) -> Value:
-        return str(self.address)
 
 
 @dataclass(frozen=True)
@@ -155,6 +152,7 @@ class WriteSysctl(Operation):
     """Set a sysctl, of the link `on`, or of the whole network namespace (None)."""
 
     kind = "write-sysctl"
+    target_form = "{0.path}"
     spares_others = True
     phase = Phase.SYSCTL
     path: str
@@ -165,10 +163,6 @@ class WriteSysctl(Operation):
     @property
     def targets(self) -> tuple[Target, ...]:
         return (self.on,) if self.on else ()
-
-    @property
-    def target(self) -> str:
-        return self.path
 
     @property
     def own_handle(self) -> str:
@@ -202,6 +196,7 @@ class WriteFile(Operation):
     """
 
     kind = "write-file"
+    target_form = "{0.path}"
     phase = Phase.FILES
     path: str
     content: Optional[bytes]
@@ -214,10 +209,6 @@ class WriteFile(Operation):
     @property
     def part(self) -> object:
         return self.path.rpartition("/")[0]
-
-    @property
-    def target(self) -> str:
-        return self.path
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -256,12 +247,9 @@ class Unmanage(LinkOperation):
 class ReloadManager(Operation):
     kind = "tell-manager"
     form = "make {0.manager} reload its configuration"
+    target_form = "{0.manager}"
     phase = Phase.MARK
     manager: str
-
-    @property
-    def target(self) -> str:
-        return self.manager
 
     def run(self, writer: Writer) -> None:
         writer.managers.reload(self.manager)
@@ -274,12 +262,9 @@ class Activate(LinkOperation):
     kind = "activate"
     spares_others = True
     form = "make networkmanager do DHCP on {0.target}"
+    value_form = "{0.profile}"
     phase = Phase.MARK
     profile: str
-
-    @property
-    def value(self) -> Value:
-        return self.profile
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)
@@ -297,17 +282,11 @@ class ClientOperation(Operation):
     """
 
     spares_others = True
+    target_form = "{0.key}"
+    value_form = "{0.request}"
     key: LinkKey
     label: str
     request: str
-
-    @property
-    def target(self) -> str:
-        return str(self.key)
-
-    @property
-    def value(self) -> Value:
-        return self.request
 
     @property
     def protocol(self) -> str:
@@ -329,12 +308,9 @@ class StartClient(ClientOperation):
 
     kind = "start-dhcp"
     form = "start the {0.title} of {0.name}"
+    target_form = "{0.name}"
     phase = Phase.CLIENT
     name: str
-
-    @property
-    def target(self) -> str:
-        return self.name
 
     @property
     def failing_domains(self) -> frozenset[str]:

@@ -135,16 +135,13 @@ class _RuleOperation(Operation):
     """An operation on one rule; its failure does not affect the link that it is for (`on`)."""
 
     spares_others = True
+    value_form = "{0.rule.text}"
     on: Optional[Target]
     rule: Rule
 
     @property
     def targets(self) -> tuple[Target, ...]:
         return (self.on,) if self.on else ()
-
-    @property
-    def value(self) -> Value:
-        return self.rule.text
 
     @property
     def handles(self) -> frozenset[str]:

@@ -61,11 +61,6 @@ def _targets_of(sides: Sides, hop: Hop) -> tuple[Target, ...]:
     return tuple(map(sides.target, hop.links))
 
 
-def _is_possible_at_the_end(sides: Sides, hop: Hop) -> bool:
-    """Whether the links of all next hops will be there, and up."""
-    return _can_exist(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links))
-
-
 def set_routes(sides: Sides) -> Iterator[Operation]:
     """Set routes that differ, and those that the kernel drops when the plan takes a link down."""
     ours = {hop.identity: hop for hop in sides.observed.hops if hop.ours}
@@ -105,7 +100,7 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     lost = {hop: (routes, sides.desired) for hop, routes in _missing_routes(sides, present)}
     lost |= {hop: (present[hop], sides.observed) for hop in _dropped_routes(sides, present, cut)}
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
-        if _is_possible_at_the_end(sides, hop):
+        if _can_exist(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links)):
             yield _restore_route(sides, hop, *lost[hop])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.desired.mtu import USUAL_MTU
@@ -74,10 +75,8 @@ class Sides:
         if left and left.kind == "bond":
             current = current._replace(mtu=None)
         if joined:
-            device = {
-                name: value for name, value in current.device.items() if not is_of_place(name)
-            }
-            current = current._replace(device=device)
+            kept = filterfalse(is_of_place, current.device)
+            current = current._replace(device={name: current.device[name] for name in kept})
         stays = not (left or joined or wanted.master)
         if stays and current.is_in_bond:
             wanted = wanted._replace(mtu=None)
@@ -126,11 +125,10 @@ class Sides:
         """
         current = self.current(wanted.key)
         parent = current.virtual.parent if current.virtual else None
-        return wanted.key.kind != "vxlan" or parent is None or not self._is_raised(parent)
-
-    def _is_raised(self, key: LinkKey) -> bool:
-        before, after = self.current(key).mtu, self.wanted(key).mtu
-        return before is not None and after is not None and before < after
+        if wanted.key.kind != "vxlan" or parent is None:
+            return True
+        before, after = self.current(parent).mtu, self.wanted(parent).mtu
+        return before is None or after is None or before >= after
 
     def can_exist(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""

@@ -14,13 +14,13 @@ from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
 from neuca_tools.backends import kinds
-from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.documents.neuca.link_settings import SETTINGS, groups_through
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings
 from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
+from neuca_tools.model.topology import METADATA_HOSTS
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 MIN_IPV6_MTU = 1280
