@@ -12,7 +12,7 @@ from neuca_tools import __version__
 from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host, udev_is_ours
-from neuca_tools.apply.managers import named_by_others
+from neuca_tools.apply.look import named_by_others
 from neuca_tools.apply.result import postponed_operations
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles

@@ -18,7 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.apply.managers import Managers
+from neuca_tools.apply.look import Managers
 from neuca_tools.apply.result import Failure, Result, without_missing
 from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink

@@ -12,8 +12,7 @@ from typing import Optional
 
 from neuca_tools.apply.decide import Decision, Policies, decide_pass, what_to_read
 from neuca_tools.apply.execute import GuardedWriter
-from neuca_tools.apply.look import file_places, observe_host
-from neuca_tools.apply.managers import Managers
+from neuca_tools.apply.look import Managers, file_places, observe_host
 from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus

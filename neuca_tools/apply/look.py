@@ -4,18 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from neuca_tools.apply.decide import Interest, Observation
-from neuca_tools.apply.managers import Managers
-from neuca_tools.backends import hostfacts, hostid, sysctl
+from neuca_tools.backends import hostfacts, hostid, sysctl, udev
+from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.dhcpclients import Clients
 from neuca_tools.backends.netlink import Netlink
+from neuca_tools.backends.networkmanagers import Networkd, NetworkManager
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.files import names_in, observed_content
-from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, World
+from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, LinkKey, World
 from neuca_tools.model.device_settings import DeviceSettings
 
 
@@ -98,3 +101,79 @@ def own_paths(config: Config) -> list[str]:
     paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")
     paths.append(f"{where.sysctl}/{marks.SYSCTL_FILE}")
     return paths
+
+
+class Managers:
+    """NetworkManager and systemd-networkd over one bus connection, for one pass.
+
+    They are not contacted with `[linux] managers = none`, nor from another network namespace
+    (`enabled`). `silent_managers` says why one did not respond to the last `ask`. `profiles` are
+    the UUIDs of the NetworkManager profiles that were in use then, by interface; `none_runs`:
+    neither manager ran then. `clients` are the DHCP clients that the agent starts.
+    """
+
+    def __init__(self, bus: Bus, enabled: bool, profile_directory: Path, clients: Clients) -> None:
+        self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
+        self._enabled, self._profile_directory, self.clients = enabled, profile_directory, clients
+        self.profiles: Mapping[str, str] = {}
+        self.none_runs = False
+        self.silent_managers: dict[str, str] = {}
+
+    def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
+        """Each running manager's state of each interface: "managed", "unmanaged" or another."""
+        words_by_manager: dict[str, dict[str, str]] = {}
+        self.silent_managers = {}
+        if not self._enabled:
+            return {}
+        managers = (("networkmanager", self._networkmanager), ("networkd", self._networkd))
+        for name, manager in managers:
+            words, reason = manager.words(interfaces)
+            if reason:
+                self.silent_managers[name] = reason
+            if reason or "absent" not in words.values():
+                words_by_manager[name] = words
+        self.profiles, self.none_runs = self._networkmanager.profiles, not words_by_manager
+        return words_by_manager
+
+    def unmanage(self, manager: str, names: Collection[str]) -> None:
+        """Have NetworkManager release links; networkd has no call for it.
+
+        NetworkManager sets their link-local addresses itself. The kernel, which it had set none,
+        does so again from now on. Raises ManagerError, ApplyError.
+        """
+        if not self._enabled or manager != "networkmanager":
+            return
+        self._networkmanager.unmanage(names)
+        usual = sysctl.read_value(sysctl.ADDRESS_MODE.format("default"))
+        for mode in (sysctl.ADDRESS_MODE.format(name) for name in names):
+            if usual is not None and sysctl.read_value(mode) == sysctl.NO_ADDRESS:
+                sysctl.write_value(mode, usual)
+
+    def reload(self, manager: str) -> None:
+        """Have the manager reload its configuration. Raises ManagerError."""
+        if not self._enabled:
+            return
+        if manager == "networkmanager":
+            place = self._profile_directory
+            names = {name for name in names_in(place) if dhcp_files.is_dhcp_file(name)}
+            self._networkmanager.load_profiles(place, names, dhcp_files.is_dhcp_file)
+            self._networkmanager.reload_configuration()
+        else:
+            self._networkd.reload()
+
+    def activate(self, interface: str, profile: str) -> None:
+        """Have NetworkManager use the profile on the interface. Raises ManagerError."""
+        if self._enabled:
+            self._networkmanager.activate(interface, profile)
+
+
+def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
+    """A sentence for each udev rule, such as those of cloud-init, that gives a NIC another name."""
+    for path, text in udev.read_rules():
+        for mac, name in marks.name_by_mac(text).items():
+            wanted = names.get(LinkKey(mac))
+            if wanted and name != wanted and marks.rule_mac(path.name, substring) is None:
+                yield (
+                    f'"{path}" names {mac} "{name}" instead of "{wanted}", so it is renamed twice'
+                    " at each boot: use the same name in both, or remove the NIC from that file"
+                )

@@ -58,8 +58,10 @@ def run_program(
         cause = os.strerror(error.errno or 0)
         raise ApplyError(f"{purpose}: run {program}: {cause}", error.errno or 0) from error
     if done.returncode not in accepted:
-        text = _output_text(done.stderr or done.stdout)
-        cause = f": {text}" if text else ""
+        output = (done.stderr or done.stdout).decode("utf-8", "replace")
+        # A program that tries several times may repeat a line.
+        words = " ".join(dict.fromkeys(output.splitlines())).split()
+        cause = f": {' '.join(words)[:MAX_MESSAGE_CHARACTERS]}" if words else ""
         raise ApplyError(f"{purpose}: {command[0]} ended with status {done.returncode}{cause}")
     return done.stdout.decode("utf-8", "replace")
 
@@ -101,9 +103,3 @@ def _communicate(
             if not has_ended and time.monotonic() >= deadline:
                 raise
             stdin = b""  # the pipe has it
-
-
-def _output_text(output: bytes) -> str:
-    """The output on one line, shortened; a program that tries several times may repeat a line."""
-    lines = dict.fromkeys(output.decode("utf-8", "replace").splitlines())
-    return " ".join(" ".join(lines).split())[:MAX_MESSAGE_CHARACTERS]

@@ -59,10 +59,15 @@ def run_guest(
                 outcome.end_run(config.run_directory, "")
                 return True
             guest = Guest(config, intake.document)
-            again = [_run_if_on(name, runs[name], guest) for name in FEATURES]
+            needs_retry = False
+            for name, feature in FEATURES.items():
+                if feature.is_on(config):
+                    needs_retry |= _run_and_save(name, runs[name], guest).needs_retry
+                else:
+                    outcome.forget_outcome(config.run_directory, name)
             outcome.end_run(config.run_directory, intake.stored.sha256)
             if not outcome.is_due(config.run_directory):
-                return not any(again)
+                return not needs_retry
 
 
 def run_forever(config: Config, read: Callable[[], Config]) -> NoReturn:
@@ -95,15 +100,6 @@ def _wait_for_signal(seconds: float) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
     if number is not None:
         raise SystemExit(0)
-
-
-def _run_if_on(name: str, run: Run, guest: Guest) -> bool:
-    """Run one feature; returns whether to try again. Raises ApplyError if it cannot be saved."""
-    directory = guest.config.run_directory
-    if not FEATURES[name].is_on(guest.config):
-        outcome.forget_outcome(directory, name)
-        return False
-    return _run_and_save(name, run, guest).needs_retry
 
 
 def run_feature(config: Config, name: str, document: Document) -> Outcome:

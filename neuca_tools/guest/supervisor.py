@@ -48,23 +48,17 @@ def main(arguments: Sequence[str]) -> int:
     try:
         # The mark is locked until the script has ended; the agent waits for the lock. Meanwhile
         # nothing may open the mark here, since closing it would release the lock (fcntl(2)).
-        known = _read_mark(Path(mark))
-        with locked(Path(mark), 1.0):
+        file = Path(mark)
+        known = read_state(file.parent, file.name)
+        if known is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such mark", mark)
+        with locked(file, 1.0):
             end = supervise(Path(body), Path(output), float(seconds))
-            content = content_of(Path(mark).name, {**known, "end": end})
-            write_files({Path(mark): content}, 0o600)
+            write_files({file: content_of(file.name, {**known, "end": end})}, 0o600)
     except (NeucaError, OSError) as error:
         print(f"neucad: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _read_mark(mark: Path) -> dict[str, Any]:
-    """The content of a mark. Raises OSError, RecordError."""
-    data = read_state(mark.parent, mark.name)
-    if data is None:
-        raise FileNotFoundError(errno.ENOENT, "there is no such mark", str(mark))
-    return data
 
 
 def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
@@ -141,7 +135,8 @@ def _start_copier(output: Path) -> tuple[int, int]:
 def _copy_output(reading: int, file: int) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        cut = CUT_WITHOUT_JOURNAL if _is_null(sys.stdout.fileno()) else CUT_IN_FILE
+        output, null = os.fstat(sys.stdout.fileno()), Path(os.devnull).stat()
+        cut = CUT_WITHOUT_JOURNAL if os.path.samestat(output, null) else CUT_IN_FILE
         left = MAX_OUTPUT_BYTES
         while True:
             part = os.read(reading, 65536)
@@ -155,10 +150,6 @@ def _copy_output(reading: int, file: int) -> NoReturn:
                 os.write(sys.stdout.fileno(), part)
     finally:
         os._exit(0)
-
-
-def _is_null(descriptor: int) -> bool:
-    return os.path.samestat(os.fstat(descriptor), Path(os.devnull).stat())
 
 
 if __name__ == "__main__":

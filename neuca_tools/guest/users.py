@@ -208,17 +208,13 @@ def find_account(login: str) -> Optional[pwd.struct_passwd]:
     try:
         return pwd.getpwnam(login)
     except KeyError:
-        error = user_lookup_error(login, _name_services())
+        lines = (line.partition("#")[0].split() for line in text_of(NSSWITCH).splitlines())
+        services = (" ".join(words[1:]) for words in lines if words[:1] == ["passwd:"])
+        error = user_lookup_error(login, next(services, ""))
         if not error:
             return None
         text = f'look up the user "{login}": a name service does not respond: {os.strerror(error)}'
         raise ApplyError(text, error) from None
-
-
-def _name_services() -> str:
-    """The name services for users; empty if the file has none."""
-    lines = (line.partition("#")[0].split() for line in text_of(NSSWITCH).splitlines())
-    return next((" ".join(words[1:]) for words in lines if words[:1] == ["passwd:"]), "")
 
 
 def _existing_account(login: str) -> Optional[pwd.struct_passwd]:

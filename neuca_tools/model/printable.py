@@ -28,7 +28,7 @@ def printable_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() else _escape(ord(character)) for character in text
+        character if character.isprintable() else _escape(character) for character in text
     )
 
 
@@ -69,12 +69,10 @@ def json_document(value: object) -> str:
     return json.dumps(value, indent=1).replace("\x7f", r"\u007f")  # DEL is the only other one
 
 
-def _escape(code: int) -> str:
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    return f"\\U{code:08x}"
+def _escape(character: str) -> str:
+    if character.isascii():
+        return f"\\x{ord(character):02x}"
+    return character.encode("ascii", "backslashreplace").decode()
 
 
 def counted(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator
 from ipaddress import ip_address
 from itertools import chain
 
@@ -115,10 +115,7 @@ def automatic_default_routes(
 
 def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their lower devices, including members and ports."""
-    lower: dict[int, list[int]] = defaultdict(list)
-    for below, above in _stacked_devices(world):
-        lower[above].append(below)
-    return _reachable_from(indexes, lower)
+    return _reachable_from(indexes, ((above, below) for below, above in _stacked_devices(world)))
 
 
 def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
@@ -136,10 +133,7 @@ def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
 
 def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their upper devices, including bonds and bridges."""
-    upper: dict[int, list[int]] = defaultdict(list)
-    for below, above in _stacked_devices(world):
-        upper[below].append(above)
-    return _reachable_from(indexes, upper)
+    return _reachable_from(indexes, _stacked_devices(world))
 
 
 def _stacked_devices(world: World) -> Iterator[tuple[int, int]]:
@@ -165,13 +159,16 @@ def _ports_of_switches(world: World) -> Iterator[tuple[int, int]]:
         yield from ((port.index, bridge.index) for port in own or ports)
 
 
-def _reachable_from(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:
-    """The indexes in `start` and all that `edges` leads to from there; 0 stands for no device."""
+def _reachable_from(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> frozenset[int]:
+    """The indexes in `start` and all that the edges lead to from there; 0 stands for no device."""
+    ends_by_start: dict[int, list[int]] = defaultdict(list)
+    for first, second in edges:
+        ends_by_start[first].append(second)
     reached: set[int] = set()
     waiting = [index for index in start if index]
     while waiting:
         index = waiting.pop()
         if index not in reached:
             reached.add(index)
-            waiting.extend(edges.get(index, ()))
+            waiting.extend(ends_by_start.get(index, ()))
     return frozenset(reached)

@@ -21,14 +21,7 @@ from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, ask_sources
 from neuca_tools.sources import detected_cloud as cloud
 from neuca_tools.sources.base import DEFAULT_SURROUNDINGS
-from neuca_tools.state.records import (
-    load_document,
-    load_machine,
-    load_source_answers,
-    save_document,
-    save_machine,
-    save_source_answers,
-)
+from neuca_tools.state import records
 from neuca_tools.state.store import NO_ROOM, Where
 
 NOT_ASKED = "no source has responded since the boot"
@@ -84,7 +77,7 @@ class Intake(NamedTuple):
 def last_good(directory: Where, reason: str = "") -> Intake:
     """The saved document, stale until a source confirms it; none if the copy is damaged."""
     try:
-        stored = load_document(directory)
+        stored = records.load_document(directory)
         if stored is None:
             return Intake(reason=reason)
         return Intake(_open_document(stored), stored, stale=True, reason=reason)
@@ -95,13 +88,13 @@ def last_good(directory: Where, reason: str = "") -> Intake:
 def stored_document(directory: Where) -> Optional[StoredDocument]:
     """The last good document; None without a usable one."""
     with suppress(RecordError):
-        return load_document(directory)
+        return records.load_document(directory)
     return None
 
 
 def _recorded_machine(directory: Where) -> Machine:
     with suppress(RecordError):
-        return load_machine(directory)
+        return records.load_machine(directory)
     return Machine()
 
 
@@ -130,15 +123,21 @@ def fetch_document(
 ) -> Intake:
     """Query the sources within `budget` seconds; what has no usable answer stays as it was."""
     if {spec.kind for spec in specs} == {"none"}:
-        return _without_sources(directory)
-    surroundings = _without_volumes(surroundings, directory)
+        # An empty document: the configuration is the whole request.
+        stored = _document_to_save("", "", "", stored_document(directory) or NOTHING_STORED)
+        reason = "the configuration names no source (sources = none)"
+        return Intake(Document(), stored, none_for_us=True, reason=reason)
+    before = _recorded_machine(directory)
+    if before.origin and not machine.is_other_hardware(before, hostid.read_machine()):
+        # A metadata service has answered: no volume counts, even if some were read before.
+        surroundings = surroundings._replace(volumes=False)
     intake = _ask_sources(
         lambda known: ask_sources(specs, budget, known, surroundings),
         session,
         directory,
         surroundings.run_directory,
     )
-    disputed = str(load_source_answers(surroundings.run_directory).get("disputed", ""))
+    disputed = str(records.load_source_answers(surroundings.run_directory).get("disputed", ""))
     if surroundings.origin is None and intake.origin is not None:
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
@@ -147,25 +146,10 @@ def fetch_document(
     return intake._replace(platform=cloud(specs, surroundings), disputed=disputed)
 
 
-def _without_sources(directory: Where) -> Intake:
-    """An empty document, from no source: the configuration is the whole request."""
-    stored = _document_to_save("", "", "", stored_document(directory) or NOTHING_STORED)
-    reason = "the configuration names no source (sources = none)"
-    return Intake(Document(), stored, none_for_us=True, reason=reason)
-
-
-def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
-    """Without volumes once a metadata service has answered, even if volumes were read before."""
-    before = _recorded_machine(directory)
-    if before.origin is None or machine.is_other_hardware(before, hostid.read_machine()):
-        return surroundings
-    return surroundings._replace(volumes=False)
-
-
 def _ask_sources(
     ask: Callable[[Session], Answer], session: Session, directory: Where, run_directory: Path
 ) -> Intake:
-    answers = load_source_answers(run_directory)
+    answers = records.load_source_answers(run_directory)
     try:
         answer = ask(session)
         intake = _intake_of(answer, directory)
@@ -341,8 +325,12 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     """
     stored = intake.stored
     if stored is not None:
-        save_document(state_directory, stored)
-    _pin_origin(intake.origin, state_directory)
+        records.save_document(state_directory, stored)
+    origin, machine_before = intake.origin, _recorded_machine(state_directory)
+    known = machine_before.origin
+    if origin and (known is None or (known.url, known.mac) != (origin.url, origin.mac)):
+        # From now on, only the service that has answered is asked.
+        records.save_machine(state_directory, machine_before._replace(origin=origin))
     try:
         if stored is not None:
             copy = stored._replace(text=redact_text(stored.text))
@@ -350,20 +338,12 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
                 from neuca_tools.documents.platform import combined
 
                 copy = copy._replace(platform=combined.redacted_text(stored.platform))
-            save_document(run_directory, copy, 0o644)
+            records.save_document(run_directory, copy, 0o644)
         answers = {name: getattr(intake, name) for name in ANSWER_FIELDS}
-        save_source_answers(run_directory, answers, intake.sha256)
+        records.save_source_answers(run_directory, answers, intake.sha256)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
-
-
-def _pin_origin(origin: Optional[MetadataService], state_directory: Where) -> None:
-    """Save the service that answered; from now on only this one is asked. Raises ApplyError."""
-    known = _recorded_machine(state_directory)
-    before = known.origin
-    if origin and (before is None or (before.url, before.mac) != (origin.url, origin.mac)):
-        save_machine(state_directory, known._replace(origin=origin))
 
 
 def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
@@ -371,7 +351,7 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     intake = last_good(state_directory)
     if intake.document is None:
         intake = last_good(run_directory, intake.reason)
-    recorded = {"reason": NOT_ASKED} | load_source_answers(run_directory)
+    recorded = {"reason": NOT_ASKED} | records.load_source_answers(run_directory)
     fresh = bool(intake.stored and recorded.get("sha256") == intake.stored.sha256)
     texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in ANSWER_FIELDS}
     if intake.document is None:

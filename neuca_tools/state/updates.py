@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 from neuca_tools.desired.device_settings import flat_settings, is_same
 from neuca_tools.desired.manager_files import has_rule, marked_macs
@@ -17,7 +17,6 @@ from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
     Address,
-    Incarnation,
     Link,
     LinkKey,
     LinkRequest,
@@ -300,11 +299,12 @@ def record_applied(
             nics[mac] = nic._replace(applied="")
         elif mac in failed:
             continue
-        elif _is_in(scope, mac, nic, digest) and _is_decided(nic, digest, resolution):
-            nics[mac] = _with_request(nic, digest, present.get(mac))
+        elif _is_carried_out(scope, mac, nic, resolution):
+            appearance = present.get(mac, nic.incarnation) if digest else None
+            nics[mac] = nic._replace(applied=digest, incarnation=appearance)
         elif _has_vlan_in(scope, mac):
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    again = {*retry, *_left_out(record, scope), *_waiting_routes(resolution)}
+    again = {*retry, *_settings_left(record, resolution, scope)}
     record = record._replace(nics=nics, retry=tuple(sorted(again)))
     if "" in failed or not _is_about(scope, ""):
         return record
@@ -315,17 +315,20 @@ def _is_about(scope: Scope, part: str) -> bool:
     return scope is None or part in scope
 
 
-def _left_out(record: Record, scope: Scope) -> set[str]:
-    """The settings to set again that the pass was not about."""
-    return {setting for setting in record.retry if not _is_about(scope, setting)}
+def _settings_left(record: Record, resolution: Resolution, scope: Scope) -> Iterator[str]:
+    """What to set again that the pass was not about, and the routes that wait."""
+    yield from (setting for setting in record.retry if not _is_about(scope, setting))
+    yield from (f"{ROUTES_OF}{prefix}" for prefix in resolution.waiting_prefixes)
 
 
-def _waiting_routes(resolution: Resolution) -> set[str]:
-    return {f"{ROUTES_OF}{prefix}" for prefix in resolution.waiting_prefixes}
+def _is_carried_out(scope: Scope, mac: str, nic: NicRecord, resolution: Resolution) -> bool:
+    """Whether the pass was about all in which the NIC's request differs from the one in force.
 
-
-def _is_in(scope: Scope, mac: str, nic: NicRecord, digest: str) -> bool:
-    """Whether the pass was about all in which the NIC's request differs from the one in force."""
+    The request has to be known: an incomplete document may have left it out.
+    """
+    digest = resolution.digests.get(mac, "")
+    if nic.released or not (digest or resolution.is_complete):
+        return False
     if _is_about(scope, mac):
         return True
     return _is_about(scope, f"{ROUTES_OF}{mac}") and has_same_links(nic.applied, digest)
@@ -343,18 +346,6 @@ def _is_withheld(mac: str, resolution: Resolution) -> bool:
         return True
     contested = (problem.link for problem in resolution.problems if problem.code == "contested")
     return key in contested
-
-
-def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
-    """Whether the NIC's request is known; an incomplete document may have left it out."""
-    return not nic.released and bool(digest or resolution.is_complete)
-
-
-def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -> NicRecord:
-    """The NIC with this request in force; an empty digest is not a request."""
-    if not digest:
-        return nic._replace(applied="", incarnation=None)
-    return nic._replace(applied=digest, incarnation=present or nic.incarnation)
 
 
 def _has_vlan_in(scope: Scope, mac: str) -> bool:
