@@ -232,19 +232,6 @@ def bound_document(document: Document, identities: Mapping[str, Collection[str]]
     return _bound_requests(document, identities)._replace(platform=platform)
 
 
-def bind_ports(
-    document: Optional[Document],
-    links: Iterable[LinkRequest],
-    policy: Policy,
-    world: World,
-    record: Record,
-) -> tuple[Optional[Document], tuple[LinkRequest, ...], Policy]:
-    """All with the GUID of each InfiniBand port that they name by six bytes."""
-    identities = guid_by_short_form(world, record)
-    bound = document and bound_document(document, identities)
-    return bound, bound_links(links, identities), bound_policy(policy, world, record)
-
-
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     """The policy with the GUIDs of all ports that are listed in another form.
 

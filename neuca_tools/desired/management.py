@@ -61,14 +61,7 @@ class ManagementChoice(NamedTuple):
 NO_CHOICE = ManagementChoice({}, {})
 
 
-def choose_management(
-    world: World, policy: Policy, record: Record, claims: PlatformClaims
-) -> ManagementChoice:
-    """The management NICs of this host."""
-    return _Chooser(world, policy, record, claims).outcome()
-
-
-class _Chooser:
+class ManagementChooser:
     """Compares the signs on the host with the platform's document."""
 
     def __init__(

@@ -16,8 +16,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import dhcp_clients, platform_roles, routing_tables
-from neuca_tools.desired.bindings import bind_names, bind_ports
+from neuca_tools.desired import bindings, dhcp_clients, platform_roles, routing_tables
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
@@ -87,7 +86,10 @@ def stack_layers(
     record: Record,
 ) -> Layers:
     """Merge a document and the local configuration, and hold back possible management NICs."""
-    document, local, policy = bind_ports(document, local, policy, world, record)
+    identities = bindings.guid_by_short_form(world, record)
+    document = document and bindings.bound_document(document, identities)
+    local = bindings.bound_links(local, identities)
+    policy = bindings.bound_policy(policy, world, record)
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
     trusted = trusted_links(document, layers.requests)
@@ -177,7 +179,7 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     local, policy, world, record = inputs
     links, routes = document.links, document.routes
     requests = merge_layers(links, local)
-    platform, problems = bind_names(document.platform or PlatformDocument(), world, record)
+    platform, problems = bindings.bind_names(document.platform or PlatformDocument(), world, record)
     roles = _assign_roles(platform, requests, inputs)
     notes: tuple[Note, ...] = ()
     if document.platform is not None:

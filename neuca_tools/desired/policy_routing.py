@@ -15,7 +15,7 @@ packets with the address of another NIC as spoofed), and a default route.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import collapse_addresses, ip_address, ip_network
 from itertools import chain
 from typing import Any, Optional
@@ -252,21 +252,16 @@ class _RoutingBuilder:
         if 6 not in gateways and any(_is_counted(address, 6) for address in link.addresses):
             self.note(link.key, NO_ROUTER)
         for version in sorted(gateways):
-            addresses = [address for address in link.addresses if _is_counted(address, version)]
-            free = [address for address in addresses if not self._is_taken(address, link.key)]
-            if free:
-                self._add_family(link.key, table, addresses, free, gateways[version])
+            self._add_family(link, table, version, gateways[version])
 
-    def _add_family(
-        self,
-        key: LinkKey,
-        table: int,
-        addresses: Sequence[Address],
-        free: Sequence[Address],
-        gateway: Host,
-    ) -> None:
-        """The routes of all addresses of one family, and the rules of those that are `free`."""
-        if scoped_host(self.links[key].index, gateway) in self.local_hosts:
+    def _add_family(self, link: Link, table: int, version: int, gateway: Host) -> None:
+        """The routes of all addresses of one family, and the rules of those that are free."""
+        key = link.key
+        addresses = [address for address in link.addresses if _is_counted(address, version)]
+        free = [address for address in addresses if not self._is_taken(address, key)]
+        if not free:
+            return
+        if scoped_host(link.index, gateway) in self.local_hosts:
             self.note(key, f"the gateway {gateway} is this host itself")
             return
         hops = list(self._table(key, table, addresses, gateway))

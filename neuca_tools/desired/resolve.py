@@ -18,7 +18,7 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.policy_routing import build_routing, gateways_of_links
 from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import allowed_forwarding
-from neuca_tools.desired.routes import Routing, duplicate_reason, resolve_routes
+from neuca_tools.desired.routes import RouteFinder, Routing, duplicate_reason
 from neuca_tools.desired.routing_tables import of_vrfs
 from neuca_tools.desired.rules import resolve_rules, shadowed_rules, without_included
 from neuca_tools.desired.safety import RequestLimits, management_networks, request_limits
@@ -232,8 +232,10 @@ def _request_limits(
 def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     """The routing for the links that the resolver wants."""
     world, limits, links = resolver.world, resolver.limits, resolver.wanted
-    scene = resolver.scene_after_removal
-    routing = resolve_routes(layers.routes, links, scene, limits, resolver.without_ipv6)
+    scene, routing = resolver.scene_after_removal, Routing()
+    if layers.routes:
+        without_ipv6 = resolver.without_ipv6
+        routing = RouteFinder(layers.routes, links, scene, limits, without_ipv6).routing()
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.LearnedConfiguration(resolver.roles, world, limits, taken)
     in_vrfs = of_vrfs(resolver.requests)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired.management import NO_CHOICE, ManagementChoice, choose_management
+from neuca_tools.desired.management import NO_CHOICE, ManagementChoice, ManagementChooser
 from neuca_tools.desired.management_vlans import management_ids
 from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import Device, LinkKey, Problem, Record, Requests, Role, World
@@ -231,7 +231,7 @@ def assign_roles(
     ours, stacked = _created_links(world, record)
     ignored = policy.ignored | record.released
     named = {mac for mac in named if not LinkKey(mac).virtual_kind}
-    choice = choose_management(world, policy, record, claims)
+    choice = ManagementChooser(world, policy, record, claims).outcome()
     ports = {identity(device) for device in world.devices.values() if device.master}
     free = named - ignored - choice.by_document_only - (ports & choice.reason_by_mac.keys())
     nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)

@@ -53,43 +53,20 @@ class Routing(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-def resolve_routes(
-    routes: Collection[RouteRequest],
-    links: Mapping[LinkKey, Link],
-    scene: Scene,
-    limits: RequestLimits,
-    without_ipv6: Mapping[LinkKey, str],
-) -> Routing:
-    """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
+class RouteFinder:
+    """Finds the link of each route by its next hop, and collects what can be set.
 
     `links` are the links that can be used; `without_ipv6` has those without IPv6, each with the
     reason.
     """
-    if not routes:
-        return Routing()
-    finder = _Finder(links, scene, limits, without_ipv6, routes)
-    for route in routes:
-        finder.add(route)
-    return Routing(
-        tuple(finder.hop_by_identity.values()),
-        tuple(finder.banned),
-        dependent_prefixes=frozenset(finder.dependent_prefixes),
-        waiting_prefixes=frozenset(finder.waiting_prefixes),
-        duplicates=tuple(finder.duplicates),
-        problems=tuple(finder.problems),
-    )
-
-
-class _Finder:
-    """Finds the link of each route by its next hop, and collects what can be set."""
 
     def __init__(
         self,
+        routes: Collection[RouteRequest],
         links: Mapping[LinkKey, Link],
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
-        routes: Collection[RouteRequest],
     ) -> None:
         requests, world, _, _, devices = scene
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
@@ -115,7 +92,8 @@ class _Finder:
         self._local_hosts = local_hosts(world, links.values())
         self._local_networks = NetworkTable(local_networks(world))
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
-        self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
+        self._without_ipv6, self._routes = without_ipv6, routes
+        self._shared_tables = shared_tables(world)
         self.hop_by_identity: dict[object, Hop] = {}
         self.dependent_prefixes: set[Network] = set()
         self.waiting_prefixes: set[Network] = set()
@@ -123,8 +101,20 @@ class _Finder:
         self.banned: list[Network] = []
         self.problems: list[Problem] = []
 
-    def add(self, route: RouteRequest) -> None:
-        """Add the route, or the reason why it cannot be set."""
+    def routing(self) -> Routing:
+        """What can be set. A route that is refused, or cannot be set, becomes a problem."""
+        for route in self._routes:
+            self._add(route)
+        return Routing(
+            tuple(self.hop_by_identity.values()),
+            tuple(self.banned),
+            dependent_prefixes=frozenset(self.dependent_prefixes),
+            waiting_prefixes=frozenset(self.waiting_prefixes),
+            duplicates=tuple(self.duplicates),
+            problems=tuple(self.problems),
+        )
+
+    def _add(self, route: RouteRequest) -> None:
         reason = None
         if route.state == "absent":
             reason = self._ban_reason(route)
