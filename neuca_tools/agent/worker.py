@@ -278,10 +278,7 @@ def _keep_answers(config: Config, intake: Intake) -> str:
 
 
 def _await_coldplug(config: Config) -> None:
-    """Let udev process the NICs that are there, as it does with each one that is plugged in.
-
-    Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
-    """
+    """Let udev process the NICs that are there: until then, it may rename one or set sysctls."""
     if config.managers == "auto" and udev.is_busy() and udev.serves_this_namespace():
         udev.await_empty_queue(COLDPLUG_SECONDS)
 

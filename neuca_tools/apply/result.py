@@ -139,10 +139,7 @@ class Result:
 
     @property
     def refused_settings(self) -> tuple[str, ...]:
-        """The handles of sysctls and device settings that were refused, to be tried again.
-
-        Those that another program has changed again (without an errno) are not among them.
-        """
+        """The handles of settings that were refused (with an errno), to be tried again."""
         failed = (failure.operation for failure in self.failures if failure.errno)
         settings = (WriteSysctl, SetDevice)
         return tuple(sorted({each.own_handle for each in failed if isinstance(each, settings)}))

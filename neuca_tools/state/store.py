@@ -77,10 +77,7 @@ def _file_in_force(where: Where, name: str) -> tuple[Path, Optional[bytes]]:
 def save_state(
     where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: bool = True
 ) -> None:
-    """Write the file if its content changes. Raises ApplyError.
-
-    Without `sync`, it may be lost in a power cut, which saves waiting for the disk.
-    """
+    """Write the file if it changes; without `sync`, a power cut may lose it. Raises ApplyError."""
     _write_or_spare(where, name, content_of(name, data), mode, sync)
 
 
