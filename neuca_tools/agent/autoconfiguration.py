@@ -59,10 +59,7 @@ class State:
                 self._addresses[network] = _Lifetime(end, end)
 
     def hear(self, advertisement: Advertisement, now: float) -> None:
-        """Store an advertisement. Only the first MAX_ROUTERS routers count.
-
-        What it does not say stays as another one has said it (RFC 4861, 6.3.4).
-        """
+        """Store an advertisement; what it does not say stays as before (RFC 4861, 6.3.4)."""
         self._drop_expired(now)
         self._mtu = advertisement.mtu or self._mtu
         router, lifetime = advertisement.router, advertisement.lifetime

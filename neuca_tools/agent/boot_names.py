@@ -33,7 +33,7 @@ from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, observed_content
-from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, Requests, World
+from neuca_tools.model import Document, LinkKey, LinkRequest, Record, Requests, World
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.topology import identity, nics_in, with_lower_devices
 from neuca_tools.sources import Session, parse_source, without_network
@@ -86,7 +86,10 @@ class _Names(NamedTuple):
 
 def _requested_names(config: Config, world: World, requests: Requests, record: Record) -> _Names:
     if not record.nics:
-        record = record._replace(nics=_nics_in_rules(config, world))
+        # The record was lost, or there was none: the rules name the NICs that are present.
+        rules = {path.name: observed_content(path) for path in first_boot.udev_rules(config)}
+        present = {*map(identity, nics_in(world))}
+        record = record._replace(nics=nics_in_rules(rules, config.udev_substring, present))
     # Of the GUIDs of InfiniBand ports, documents may give six bytes.
     bound = bindings.bound_links(requests.values(), bindings.guid_by_short_form(world, record))
     requests = {request.key: request for request in bound}
@@ -127,12 +130,6 @@ def needs_no_wait(config: Config, world: World) -> bool:
 def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
     document = last_good(config.state).document
     return merge_layers(document.links if document else (), config.links), load_record(config.state)
-
-
-def _nics_in_rules(config: Config, world: World) -> dict[str, NicRecord]:
-    """What is known of the present NICs although the record was lost. Raises ObserveError."""
-    rules = {path.name: observed_content(path) for path in first_boot.udev_rules(config)}
-    return nics_in_rules(rules, config.udev_substring, {*map(identity, nics_in(world))})
 
 
 def read_local_sources(config: Config) -> Intake:

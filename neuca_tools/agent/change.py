@@ -92,7 +92,11 @@ class Restore(Purpose):
 
     def adapt(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
-        desired = _original_state(decision, self.sysctl_file)
+        present, record = decision.observed.links, decision.record
+        originals = record.originals.items()
+        links = {key: _original_link(present[key], own) for key, own in originals if key in present}
+        files = {str(self.sysctl_file): None}
+        desired = NetworkState(links, sysctls=record.original_sysctls, files=files)
         difference = replace(decision.difference, desired=desired, owned=OwnedObjects())
         return decision._replace(difference=difference)
 
@@ -108,14 +112,18 @@ class Restore(Purpose):
         record, restored = decision.record, decision.desired.links
         if result.failures:
             return record
-        originals = record.originals.items()
-        left = {key: _not_restored(original, restored.get(key)) for key, original in originals}
+        left = {}
+        for key, original in record.originals.items():
+            if key in restored:
+                mtu = original.mtu if restored[key].mtu is None else None
+                original = OriginalValues(mtu=mtu)
+            if original != UNCHANGED:
+                left[key] = original
         written = {
             setting: value
             for setting, value in record.written.items()
             if setting.link and getattr(restored.get(setting.link), setting.setting, None) is None
         }
-        left = {key: original for key, original in left.items() if original != UNCHANGED}
         return record._replace(originals=left, original_sysctls={}, declined={}, written=written)
 
 
@@ -195,17 +203,11 @@ def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, with nothing of neucad on it')
-    _demand_leaving(mac, decision)
-    return without, Release(released, touched), decision
-
-
-def _demand_leaving(mac: str, decision: Decision) -> None:
-    """Raise NeucaError if the NIC would stay in a bond, bridge or VRF of ours."""
-    roles, devices = decision.resolution.roles, decision.world.devices
-    nic = roles.nics.get(mac)
-    if nic and nic.master in roles.guard.devices:
-        reason = f'it is in "{devices[nic.master].name}", {GUARDED}'
+    nic = decision.resolution.roles.nics.get(mac)
+    if nic and nic.master in decision.resolution.roles.guard.devices:
+        reason = f'it is in "{decision.world.devices[nic.master].name}", {GUARDED}'
         raise NeucaError(f'release "{mac}": {reason}', f"ip link set {nic.name} nomaster")
+    return without, Release(released, touched), decision
 
 
 def _document_without(document: Document, macs: Collection[str]) -> Document:
@@ -264,22 +266,6 @@ def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome
     outcome = Transaction(host, purpose, decision).run()
     save_unsaved_files(host.config.state)
     return outcome._replace(result=log_change(host.config, outcome))
-
-
-def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
-    present, originals = decision.observed.links, decision.record.originals
-    links = {
-        key: _original_link(present[key], originals[key]) for key in originals if key in present
-    }
-    sysctls = decision.record.original_sysctls
-    return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
-
-
-def _not_restored(original: OriginalValues, restored: Optional[Link]) -> OriginalValues:
-    """The original values that stay: all of a link that is left alone, the MTU in a bond."""
-    if restored is None:
-        return original
-    return OriginalValues(mtu=original.mtu if restored.mtu is None else None)
 
 
 def _original_link(link: Link, original: OriginalValues) -> Link:

@@ -133,10 +133,15 @@ def guest_records(config: Config) -> list[Path]:
 
 def named_files(config: Config) -> list[Path]:
     """Those of `own_files` that no record for root alone lists. Raises ObserveError."""
-    marks = map(Path, own_paths(config))
-    files = [*marks, *_state_files(config), *_run_files(config)]
-    outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
-    logs = [*_log_files(config), *outputs]
+    run, place = config.run_directory, config.log_path.parent
+    log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")  # or an older part of it
+    logs = matching_paths(config.log_directory, "script-*.log")
+    logs += [place / name for name in names_in(place) if log.fullmatch(name)]
+    logs += [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
+    files = [*map(Path, own_paths(config)), *_state_files(config)]
+    files += [config.state.spare / name for name in STATE_FILES]
+    files += matching_paths(run / CLIENTS, "*")
+    files += [run / name for name in (*IN_RUN, *outcome.file_names())]
     installed = config.state_directory / GENERATED_FILES_LIST
     return [*first_boot.udev_rules(config), *logs, *files, *_begun(files), installed]
 
@@ -144,14 +149,6 @@ def named_files(config: Config) -> list[Path]:
 def _begun(files: Iterable[Path]) -> list[Path]:
     """What an interrupted write of these files leaves."""
     return [path.with_name(path.name + NEW) for path in files]
-
-
-def _log_files(config: Config) -> list[Path]:
-    """The output of scripts, and the log with its older parts."""
-    directory = config.log_path.parent
-    log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")
-    own = [directory / name for name in names_in(directory) if log.fullmatch(name)]
-    return matching_paths(config.log_directory, "script-*.log") + own
 
 
 def _state_files(config: Config) -> list[Path]:
@@ -164,13 +161,6 @@ def _state_files(config: Config) -> list[Path]:
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
         files += [place / name for name in names_in(place)]
     return [*files, *version1.own_files(state)]
-
-
-def _run_files(config: Config) -> list[Path]:
-    names = (*IN_RUN, *outcome.file_names())
-    spare = [config.state.spare / name for name in STATE_FILES]
-    clients = matching_paths(config.run_directory / CLIENTS, "*")
-    return [*spare, *clients, *(config.run_directory / name for name in names)]
 
 
 def identity_files(root: Path) -> list[Trace]:

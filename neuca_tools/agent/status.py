@@ -45,10 +45,7 @@ def status_of(
     *,
     audited: bool = False,
 ) -> Status:
-    """Judge a decision; `report` is that of the last pass since the boot.
-
-    `audited`: with each setting that tuning covers, which a pass does not print.
-    """
+    """Judge a decision after the last `report`; `audited`: with each setting that tuning covers."""
     resolution, observed = decision.resolution, decision.observed
     left, postponed, reason = _split_plan(config, decision)
     status = judge_host(

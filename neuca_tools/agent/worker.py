@@ -278,10 +278,7 @@ def _keep_answers(config: Config, intake: Intake) -> str:
 
 
 def _await_coldplug(config: Config) -> None:
-    """Let udev process the NICs that are there, as it does with each one that is plugged in.
-
-    Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
-    """
+    """Let udev process the NICs that are there: until then, it may rename one or set sysctls."""
     if config.managers == "auto" and udev.is_busy() and udev.serves_this_namespace():
         udev.await_empty_queue(COLDPLUG_SECONDS)
 
@@ -307,7 +304,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
 
 def _with_report(result: JobResult, report: Report, status: Status) -> JobResult:
     """The result with what failed in the pass, and what the next events depend on."""
-    failed = dict(report.failed)
+    failed, age = dict(report.failed), report.next_age
     codes_of_status = {problem.code for problem in status.problems}
     codes = {problem.code for problem in report.problems}
     if status.has_silent_manager or (codes - {"pending"} and not (failed or result.left_out)):
@@ -318,13 +315,8 @@ def _with_report(result: JobResult, report: Report, status: Status) -> JobResult
         waits_for_address=status.waits_for_management or "pending" in codes,
         has_routing_to_keep=status.has_routing_to_keep,
         new_links=report.new_links,
-        deadline=None if report.next_age is None else _time_of(report.next_age),
+        deadline=None if age is None else time.monotonic() - hostid.boot_age() + age,
     )
-
-
-def _time_of(age: float) -> float:
-    """When the host has this age, on the monotonic clock."""
-    return time.monotonic() - hostid.boot_age() + age
 
 
 def _forget_gone(job: Job) -> None:

@@ -41,7 +41,8 @@ def observe_host(
 ) -> Observation:
     """Read all that is of interest. Raises ObserveError."""
     world = replace(netlink.look(interest.hosts), age=hostid.boot_age())
-    words = managers.ask([device.name for device in world.devices.values()])
+    names = [device.name for device in world.devices.values()]
+    words = managers.ask(names)
     world = replace(
         world,
         settings=_device_settings(world, interest.groups_of(world)),
@@ -60,16 +61,12 @@ def observe_host(
         interest.choice, config.profile_directory, config.sysctl_directory, interest.sysctls
     )
     sysctls = {**tuning.facts.sysctls, **_read_sysctls(interest.sysctls_of(world))}
-    sysctls.update(_read_sysctls(_advertised_paths(world, sysctls)))
+    accepting = [name for name in names if sysctls.get(ACCEPT_RA.replace(OWN, name), "0") != "0"]
+    # What advertisements may have set there.
+    advertised = {path.replace(OWN, name) for name in accepting for path in (*ADVERTISED, IPV6_MTU)}
+    sysctls.update(_read_sysctls(advertised))
     unadvertised = hostfacts.values_without_advertisements(world, sysctls, config.sysctl_directory)
     return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
-
-
-def _advertised_paths(world: World, sysctls: Mapping[str, str]) -> set[str]:
-    """The paths of what advertisements may have set, on the devices that accept any."""
-    names, templates = [device.name for device in world.devices.values()], (*ADVERTISED, IPV6_MTU)
-    accepting = [name for name in names if sysctls.get(ACCEPT_RA.replace(OWN, name), "0") != "0"]
-    return {template.replace(OWN, name) for name in accepting for template in templates}
 
 
 def _device_settings(

@@ -104,10 +104,7 @@ def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:
 
 
 def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
-    """The links that are not protected, and NICs below a VLAN for management.
-
-    VLANs are created even on such a NIC; no pass writes to the NIC itself.
-    """
+    """The links that are not protected, and NICs to create a VLAN for management on."""
     roles = resolution.roles
     carriers = {key.nic for key in resolution.desired.links if key.mac in roles.guard.vlans}
     links, guarded = find_links(world, roles).items(), roles.guard.devices
@@ -191,10 +188,7 @@ def _messages_of_others(
 
 
 def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
-    """The device's addresses.
-
-    A requested one counts as absent if it will expire, or is no longer used as a source.
-    """
+    """The device's addresses; a requested one counts as absent if it expires or is deprecated."""
     present = world.addresses.get(device.index, ())
     fading = world.leased_addresses | world.deprecated
     if not fading:
@@ -263,10 +257,7 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
 def _observed_rules(
     world: World, resolution: Resolution, keys: Mapping[int, LinkKey], record: Record
 ) -> dict[Rule, LinkKey]:
-    """Our rules, each with the link that it is for, as far as that is known.
-
-    Those for the addresses of a device that has become protected stay, as its addresses do.
-    """
+    """Our rules, each with its link if known; those for addresses of a protected device stay."""
     ours = [seen.rule for seen in world.rules if seen.is_ours and seen.plain]
     if not ours:
         return {}

@@ -139,10 +139,7 @@ class Result:
 
     @property
     def refused_settings(self) -> tuple[str, ...]:
-        """The handles of sysctls and device settings that were refused, to be tried again.
-
-        Those that another program has changed again (without an errno) are not among them.
-        """
+        """The handles of settings that were refused (with an errno), to be tried again."""
         failed = (failure.operation for failure in self.failures if failure.errno)
         settings = (WriteSysctl, SetDevice)
         return tuple(sorted({each.own_handle for each in failed if isinstance(each, settings)}))
@@ -201,7 +198,12 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
     Automatic addresses, write-only values and the profile of a network manager are left out.
     """
     if recorded_request is not None and not must_recreate(link, recorded_request):
-        link = link._replace(virtual=_as_requested(link, recorded_request))
+        requested = recorded_request.virtual
+        if link.virtual and requested:
+            # With its present members and MAC.
+            options = {**dict(requested.options), "mac": link.virtual.option("mac")}
+            requested = Virtual(link.virtual.members, requested.parent, tuple(options.items()))
+            link = link._replace(virtual=requested)
     link = _without_advertised_sysctls(link, world)
     addresses, place = lasting_addresses(link, world), _port_settings(link, world)
     if addresses == link.addresses and not (link.device or place or link.profile):
@@ -228,14 +230,13 @@ def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkStat
     them again if it gets the link back. What is ours is restored, also if a manager has flushed it.
     """
 
-    def present(link: Link) -> Link:
-        foreign, now = link.foreign_addresses, observed.links.get(link.key, link)
+    links = {}
+    for key, link in before.links.items():
+        foreign, now = link.foreign_addresses, observed.links.get(key, link)
         flushed = foreign.keys() - now.foreign_addresses.keys()
         addresses = tuple(address for address in link.addresses if address not in flushed)
         left = {address: foreign[address] for address in foreign.keys() - flushed}
-        return link._replace(addresses=addresses, foreign_addresses=left)
-
-    links = {key: present(link) for key, link in before.links.items()}
+        links[key] = link._replace(addresses=addresses, foreign_addresses=left)
     present_routes = {*observed.foreign_routes}
     routes = tuple(route for route in before.foreign_routes if route in present_routes)
     return before._replace(links=links, foreign_routes=routes)
@@ -273,14 +274,13 @@ def restorable_now(desired: NetworkState, observed: NetworkState, record: Record
     for link in desired.links.values():
         mtus_by_master[link.master].append(link.mtu or 0)
 
-    def restorable(link: Link) -> Link:
-        is_lowest = link.mtu == min(mtus_by_master[link.key], default=0)
-        is_ours = WrittenSetting("mtu", link.key) in record.written
-        if link.key.kind == "bridge" and is_lowest and not is_ours:
+    links = {}
+    for key, link in desired.links.items():
+        is_lowest = link.mtu == min(mtus_by_master[key], default=0)
+        if key.kind == "bridge" and is_lowest and WrittenSetting("mtu", key) not in record.written:
             link = link._replace(mtu=None)
-        return _restorable_in_master(link, desired, observed)
-
-    return desired._replace(links={key: restorable(link) for key, link in desired.links.items()})
+        links[key] = _restorable_in_master(link, desired, observed)
+    return desired._replace(links=links)
 
 
 def _restorable_in_master(link: Link, desired: NetworkState, observed: NetworkState) -> Link:
@@ -304,15 +304,6 @@ def _restorable_in_master(link: Link, desired: NetworkState, observed: NetworkSt
 
 def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:
     return state.links[key].mtu if key in state.links else None
-
-
-def _as_requested(link: Link, recorded_request: Link) -> Optional[Virtual]:
-    """The composition that was requested for the link, with its present members and MAC."""
-    if link.virtual is None or recorded_request.virtual is None:
-        return link.virtual
-    options = {**dict(recorded_request.virtual.options), "mac": link.virtual.option("mac")}
-    pairs = tuple(options.items())
-    return recorded_request.virtual._replace(members=link.virtual.members, options=pairs)
 
 
 def postponed_operations(operations: Sequence[Operation]) -> Plan:

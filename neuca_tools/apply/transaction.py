@@ -221,7 +221,10 @@ class Transaction:
             left = self._unfinished()
             further = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
             if further:
-                self._extend_journal(further)
+                before = self.before  # a roll-back still restores the first state
+                self._note_before()
+                self._save_journal(further)
+                self.before = before
                 self._carry_out(further)
             elif not left:
                 return
@@ -346,13 +349,6 @@ class Transaction:
         """The NICs on which NetworkManager was told to start DHCP: it may flush them late."""
         activations = of_kind(self.result.done, Activate)
         return frozenset(activation.on.key.mac for activation in activations)
-
-    def _extend_journal(self, operations: Sequence[Operation]) -> None:
-        """Save what a second round will change. A roll-back still restores the first state."""
-        before = self.before
-        self._note_before()
-        self._save_journal(operations)
-        self.before = before
 
     def _record_failed(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""

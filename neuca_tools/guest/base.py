@@ -36,10 +36,7 @@ def utc_now() -> str:
 
 
 class Guest(NamedTuple):
-    """The input of a feature: the configuration and the last good document.
-
-    Nothing is removed for a document with faults (`document.is_complete`).
-    """
+    """The input of a feature. Nothing is removed for a document with faults (`is_complete`)."""
 
     config: Config
     document: Document

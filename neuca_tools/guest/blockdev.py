@@ -53,7 +53,12 @@ class Mount(NamedTuple):
 def read_signatures(device: Path) -> dict[str, str]:
     """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"read the contents of {device}"
-    _check_readable(device)
+    # blkid does not tell a disk that cannot be read from a blank one.
+    with as_apply_error(f"read {device}"), device.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        for offset in (0, max(0, size - EDGE_BYTES)):
+            stream.seek(offset)
+            stream.read(EDGE_BYTES)
     blkid = ["blkid", "--probe", "--output", "export", str(device)]
     output = programs.run_program(what, blkid, INSPECT_SECONDS, accepted=(0, BLKID_NOTHING))
     value_by_name = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
@@ -63,15 +68,6 @@ def read_signatures(device: Path) -> dict[str, str]:
     if not value_by_name and types:
         return {"TYPE": types[0]}
     return value_by_name
-
-
-def _check_readable(device: Path) -> None:
-    """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
-    with as_apply_error(f"read {device}"), device.open("rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        for offset in (0, max(0, size - EDGE_BYTES)):
-            stream.seek(offset)
-            stream.read(EDGE_BYTES)
 
 
 def partitions_text(name: str) -> str:

@@ -128,10 +128,7 @@ def request_run(config: Config, intake: Intake) -> None:
 
 
 def _is_run_requested(directory: Path, sha256: str) -> bool:
-    """Whether a run for this document is requested already, or the last one was for it.
-
-    One that has begun may be for another document.
-    """
+    """Whether a run is requested, or the last one has ended and was for this document."""
     with suppress(OSError):
         if read_bytes(directory / DUE) is not None:
             return True

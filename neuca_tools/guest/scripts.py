@@ -147,10 +147,7 @@ def _start_script(config: Config, script: Script, files: ScriptFiles, started: s
 
 
 def _await_script(config: Config, script: Script, files: ScriptFiles, problem: str) -> Finding:
-    """Wait until the supervisor releases its lock on the mark.
-
-    `problem` says why the script may not have been started. Raises ApplyError.
-    """
+    """Wait for the end; `problem` says why the script may not have started. Raises ApplyError."""
     try:
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass

@@ -55,15 +55,11 @@ def set_up_storage(guest: Guest) -> Iterator[Finding]:
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
     if guest.document.is_complete:
-        yield from _detach_others(wanted, record)
+        for device in tuple(record.known):
+            if device not in wanted:
+                yield from _findings_of_disk(device, _detach_disk(device, record))
     if wanted:
         yield from _attach_all(guest, wanted, record)
-
-
-def _detach_others(wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
-    for device in tuple(record.known):
-        if device not in wanted:
-            yield from _findings_of_disk(device, _detach_disk(device, record))
 
 
 def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:

@@ -201,10 +201,7 @@ def _record_logins(config: Config, logins: Iterable[str]) -> None:
 
 
 def find_account(login: str) -> Optional[pwd.struct_passwd]:
-    """The account, from any name service of the host (nsswitch.conf(5)); None if there is none.
-
-    Raises ApplyError if that is unknown.
-    """
+    """The account from any name service; None for none. Raises ApplyError if that is unknown."""
     try:
         return pwd.getpwnam(login)
     except KeyError:

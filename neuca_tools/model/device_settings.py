@@ -67,10 +67,7 @@ it.
 
 
 class Note(NamedTuple):
-    """One setting by its requested name (`rings.rx`, `txqueuelen`).
-
-    `link` is None for a host-wide setting.
-    """
+    """One setting by its requested name (`rings.rx`); `link` is None for a host-wide setting."""
 
     setting: str
     effect: Effect

@@ -267,10 +267,7 @@ UNROUTED = NicRouting()
 
 
 def is_link_scoped(host: Optional[Host]) -> bool:
-    """Whether a gateway is on every link, and so needs no route: a link-local address of IPv6.
-
-    One of IPv4 is an address like any other.
-    """
+    """Whether a gateway needs no route, being on every link: a link-local address of IPv6 only."""
     return host is not None and host.version == 6 and host.is_link_local
 
 

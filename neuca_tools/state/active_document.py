@@ -27,6 +27,7 @@ from neuca_tools.state.store import NO_ROOM, Where
 NOT_ASKED = "no source has responded since the boot"
 ANSWER_FIELDS = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 _HYPERVISORS = ("lxd", "vmware")
+RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict the first answer of an instance
 NOTHING_STORED = StoredDocument("", "", "", "")
 
 # Imports inside functions: only hosts with a platform's document need its readers, which take 5 ms.
@@ -139,11 +140,39 @@ def fetch_document(
     )
     disputed = str(records.load_source_answers(surroundings.run_directory).get("disputed", ""))
     if surroundings.origin is None and intake.origin is not None:
-        # Needed for the first answer of an instance only: not loaded by the idle daemon.
-        from neuca_tools.state.rival_services import describe_contradiction
-
-        disputed = describe_contradiction(specs, budget, surroundings, intake.origin, intake.digest)
+        disputed = _describe_rivals(specs, budget, surroundings, intake.origin, intake.digest)
     return intake._replace(platform=cloud(specs, surroundings), disputed=disputed)
+
+
+def _describe_rivals(
+    specs: Sequence[SourceSpec],
+    budget: float,
+    surroundings: Surroundings,
+    origin: MetadataService,
+    own_digest: str,
+) -> str:
+    """A sentence if a service on another likely NIC answers differently; empty if none does.
+
+    `origin` is the service that has answered first for this instance, `own_digest` the digest of
+    its answer.
+    """
+    names = []
+    for outlet in surroundings.outlets if origin.mac else ():
+        if outlet.identity == origin.mac or not outlet.is_likely:
+            continue
+        with suppress(SourceError):
+            seconds = min(budget, RIVAL_ANSWER_SECONDS)
+            only = surroundings._replace(outlets=(outlet,))
+            answer = ask_sources(specs, seconds, Session(), only)
+            if answer.origin and not answer.is_empty and answer.digest != own_digest:
+                names.append(outlet.name)
+    if not names:
+        return ""
+    return (
+        f"the response of another metadata service, through {', '.join(names)}, differs and is"
+        f" ignored; the service in use is {origin.source} at {origin.url}"
+        f" through the NIC {origin.mac}"
+    )
 
 
 def _ask_sources(

@@ -11,6 +11,7 @@ import errno
 import json
 from binascii import crc32
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
@@ -77,10 +78,7 @@ def _file_in_force(where: Where, name: str) -> tuple[Path, Optional[bytes]]:
 def save_state(
     where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: bool = True
 ) -> None:
-    """Write the file if its content changes. Raises ApplyError.
-
-    Without `sync`, it may be lost in a power cut, which saves waiting for the disk.
-    """
+    """Write the file if it changes; without `sync`, a power cut may lose it. Raises ApplyError."""
     _write_or_spare(where, name, content_of(name, data), mode, sync)
 
 
@@ -210,21 +208,17 @@ def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -
     if content is None:
         if file_exists(path):
             write_files({path: None}, sync=sync)
-    elif not _is_unchanged(path, content, mode):
-        write_files({path: content}, mode, sync=sync)
+        return
+    with suppress(OSError):
+        if read_bytes(path) == content and path.stat().st_mode & 0o777 == mode:
+            return
+    write_files({path: content}, mode, sync=sync)
 
 
 def file_exists(path: Path) -> bool:
     """Raises ApplyError if that cannot be determined."""
     with as_apply_error(f'look for "{path}"'):
         return mode_of(path) != 0
-
-
-def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
-    try:
-        return read_bytes(path) == content and path.stat().st_mode & 0o777 == mode
-    except OSError:
-        return False
 
 
 def _read_content(path: Path) -> Optional[bytes]:

@@ -210,10 +210,7 @@ def _as_requested(request: LinkRequest, wanted: Link) -> Link:
 def _link_originals(
     record: Record, resolution: Resolution, observed: NetworkState
 ) -> dict[LinkKey, OriginalValues]:
-    """The original values of links that are still needed.
-
-    Those of an absent NIC all are, those of an absent VLAN or virtual link are not.
-    """
+    """The original values that are needed: all of an absent NIC, none of another absent link."""
     originals = {}
     for key, original in record.originals.items():
         if key in observed.links:
