@@ -173,10 +173,8 @@ def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
-    """Path and text of each file that sysctl.d(5) applies, in order, without our own.
-
-    The other directories are looked for relative to `directory`, which tests move.
-    """
+    """Path and text of each file that sysctl.d(5) applies, in order, without our own."""
+    # The other directories are relative to this one, which tests move.
     root = directory.parent.parent
     directories = [directory, *(root / place for place in sysctld.DIRECTORIES[1:])]
     every = chain.from_iterable(readable_paths(place, "*.conf") for place in directories)

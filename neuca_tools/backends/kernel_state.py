@@ -278,11 +278,7 @@ def _alternative_names(link: wire.Attributes) -> Iterator[str]:
 
 
 def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
-    """The fields of `World` that concern addresses.
-
-    `leased_addresses` are those with a lifetime: DHCP and router advertisements set one,
-    administrators hardly ever do.
-    """
+    """The fields of `World` that concern addresses."""
     addresses_by_index = defaultdict[int, list[Address]](list)
     bodies: dict[tuple[int, Address], bytes] = {}
     pairs_by_field = defaultdict[str, set[tuple[int, Any]]](set)
@@ -309,6 +305,7 @@ def _address_traits(
 ) -> Iterator[tuple[str, Union[Address, Network, Host]]]:
     """The fields of `World` that an address belongs to, and what of it."""
     if not flags & IFA_F_PERMANENT:
+        # DHCP and router advertisements set a lifetime, administrators hardly ever do.
         yield "leased_addresses", address
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
         yield "marked_addresses", address

@@ -156,11 +156,9 @@ def _replace_qdisc(
 
 
 def _encode_options(kind: str, options: list[str]) -> bytes:
-    """All options that a document can set: the kernel keeps the value of any that is not sent.
-
-    A `pfifo` always comes with a limit (`desired.device_settings`).
-    """
+    """All options that a document can set: the kernel keeps the value of any that is not sent."""
     value_by_option = dict(zip(options[::2], options[1::2]))
+    # A `pfifo` always comes with a limit (`desired.device_settings`).
     if kind in ("pfifo", "bfifo") and "limit" in value_by_option:
         return wire.encode_attribute(OPTIONS, struct.pack("=I", int(value_by_option["limit"])))
     if kind == "fq":

@@ -38,10 +38,7 @@ _TICKS = 100  # USER_HZ
 
 
 def add_address(index: int, address: Address, flags: int) -> None:
-    """Add an address permanently with these IFA_F_*, marked as ours. Raises ApplyError.
-
-    The kernel ignores the mark before Linux 5.18.
-    """
+    """Add an address permanently with these IFA_F_*, marked as ours. Raises ApplyError."""
     network, packed = address.network, address.ip.packed
     family, broadcast = routing.FAMILIES[address.version], broadcast_of(network)
     parts = [
@@ -50,7 +47,7 @@ def add_address(index: int, address: Address, flags: int) -> None:
         *(wire.encode_attribute(kind, packed) for kind in (LOCAL, PEER)),
         wire.encode_attribute(BROADCAST, broadcast.packed) if broadcast else b"",
         wire.encode_number(FLAGS, flags),
-        wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])),
+        wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])),  # ignored before Linux 5.18
     ]
     _send_request(NEW_ADDRESS, b"".join(parts))
 

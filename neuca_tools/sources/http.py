@@ -277,14 +277,12 @@ class Connection:
         return Response(200, response.content(), fields)
 
     def _is_ready(self, connected: BoundedSocket) -> bool:
-        """Whether another request can follow: nothing of the last response is left to arrive.
-
-        The body of an error is dropped here if it has arrived; nobody waits for it.
-        """
+        """Whether another request can follow: nothing of the last response is left to arrive."""
         response, connected.waits, connected.received = self._last, False, 0
         if response is None or response.will_close:
             return False
         try:
+            # The body of an error is dropped if it has arrived; nobody waits for it.
             if not response.isclosed():
                 response.stated_length()
                 if response.length is None or response.length > _ERROR_LIMIT:
