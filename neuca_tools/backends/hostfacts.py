@@ -55,11 +55,9 @@ def read_tuning_inputs(
 
 
 def devices_with_advertised_routes(world: World) -> frozenset[int]:
-    """The indexes of the devices on which the kernel takes routes from router advertisements.
-
-    It takes them only while a device does not forward. Shortly after the boot, the first
-    advertisement may still be missing, so all such devices count.
-    """
+    """The indexes of the devices on which the kernel takes routes from router advertisements."""
+    # It takes them only while a device does not forward. Shortly after the boot, the first
+    # advertisement may still be missing, so all such devices count.
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
     learned = {route.index for route in world.routes if is_advertised(route, world)}
     return frozenset(

@@ -204,12 +204,10 @@ def parse_device(message: bytes) -> Device:
 
 
 def _pci_slot(name: str) -> tuple[int, ...]:
-    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none.
-
-    VMware numbers a guest's NICs by their labels, which come first: the address of the fourth NIC
-    is before those of the others. USB comes after every PCI domain: a NIC there may lead to the
-    server's management controller.
-    """
+    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none."""
+    # VMware numbers a guest's NICs by their labels, which come first: the address of the fourth NIC
+    # is before those of the others. USB comes after every PCI domain: a NIC there may lead to the
+    # server's management controller.
     with suppress(OSError):
         path = (Path(SYSFS) / name).readlink()
         numbers = tuple(

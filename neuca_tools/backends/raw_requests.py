@@ -119,12 +119,10 @@ def _attributes(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
-    """The bodies of the requests; none for a route that has expired.
-
-    One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
-    some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
-    whatever device.
-    """
+    """The bodies of the requests; none for a route that has expired."""
+    # One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
+    # some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric,
+    # through whatever device.
     *head, flags = routing.HEAD.unpack_from(message)
     parts, hops = [routing.HEAD.pack(*head, flags & routing.ONLINK)], [b""]
     for kind, value in _attributes(message):
