@@ -121,17 +121,15 @@ def _beginning_of(path: str) -> Optional[str]:
 
 def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[layer.Obstacle]:
     """Why this sysctl cannot be written here, not even by root; None if it can."""
-    file = sysctl.ROOT / path
+    file, reason = sysctl.ROOT / path, "it is read-only here: only the host can set it"
     try:
-        writable = file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY
+        if file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY:
+            return None
     except OSError:
-        if own_namespace:
-            reason = "this network namespace has no such setting; that of the host may have it"
-            return layer.Obstacle("not applicable", reason)
-        return layer.Obstacle("unsupported", "this kernel has no such setting")
-    if writable:
-        return None
-    return layer.Obstacle("not applicable", "it is read-only here: only the host can set it")
+        if not own_namespace:
+            return layer.Obstacle("unsupported", "this kernel has no such setting")
+        reason = "this network namespace has no such setting; that of the host may have it"
+    return layer.Obstacle("not applicable", reason)
 
 
 def values_without_advertisements(
