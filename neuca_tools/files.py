@@ -162,10 +162,8 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
 
 
 def mode_of(path: Path) -> int:
-    """The mode of a file, or of what a link leads to; 0 if there is none. Raises OSError.
-
-    Since Python 3.14, Path.exists() and the like take any error for absence.
-    """
+    """The mode of a file, or of what a link leads to; 0 if there is none. Raises OSError."""
+    # Since Python 3.14, Path.exists() and the like take any error for absence.
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -226,10 +224,8 @@ def readable_names_in(directory: Path) -> list[str]:
 
 
 def readable_paths(directory: Path, pattern: str) -> list[Path]:
-    """The sorted paths in a directory whose names match (fnmatch); see `readable_names_in`.
-
-    Path.glob raises an OSError for a shortage or, since Python 3.13, takes it for absence.
-    """
+    """The sorted paths in a directory whose names match (fnmatch); see `readable_names_in`."""
+    # Path.glob raises an OSError for a shortage or, since Python 3.13, takes it for absence.
     return [directory / name for name in readable_names_in(directory) if fnmatchcase(name, pattern)]
 
 

@@ -1,7 +1,7 @@
 """Reads and writes device settings, each through its backend.
 
-The backends of the rows in `link_settings` are modules of `backends`: `qdisc`, `ethtool`,
-`resolved`, `queues` for "files"; for "attribute", a look (`kernel_state`) has what `kinds` reads,
+The backends of the rows in `link_settings` are modules of `backends`: `ethtool`, `resolved`,
+`queues` for "qdisc" and "files"; for "attribute", a look (`kernel_state`) has what `kinds` reads,
 and `netlink` sets it.
 """
 
@@ -13,11 +13,10 @@ import errno
 from collections.abc import Collection, Mapping
 from typing import Optional
 
-from neuca_tools.backends import kinds, qdisc
+from neuca_tools.backends import kinds, queues
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.backends.queues import Queues
 from neuca_tools.backends.resolved import Resolved
 from neuca_tools.documents.neuca.link_settings import SETTINGS, groups_through
 from neuca_tools.errors import ApplyError, ObserveError
@@ -28,7 +27,7 @@ from neuca_tools.model.device_settings import DeviceSettings, joined_settings, m
 def read_settings(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
     """The requested groups of settings of these devices, by index. Raises ObserveError."""
     try:
-        qdiscs = qdisc.read_qdiscs([index for index, groups in asked.items() if "qdisc" in groups])
+        qdiscs = queues.read_qdiscs([index for index, groups in asked.items() if "qdisc" in groups])
         settings_by_index = {
             index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
@@ -56,7 +55,7 @@ def _read_device(
     """One device's settings; `root` is its root qdisc. Raises OSError."""
     parts = [
         _ethtool_settings(index, groups_through("ethtool", groups)),
-        Queues(index, world.devices[index].name).read(groups_through("files", groups)),
+        queues.Queues(index, world.devices[index].name).read(groups_through("files", groups)),
         kinds.read_groups(world, index, groups_through("attribute", groups)),
     ]
     if root is not None:
@@ -85,11 +84,11 @@ def write_settings(netlink: Netlink, index: int, group: str, values: Mapping[str
     """Set some values of one group. Raises ApplyError."""
     backend = SETTINGS[group].through
     if backend == "qdisc":
-        qdisc.set_qdisc(index, values[group])
+        queues.set_qdisc(index, values[group])
     elif backend == "attribute":
         netlink.set_attribute(index, group, values[group])
     elif backend == "files":
-        Queues(index, netlink.name_of(index)).write(group, values[group])
+        queues.Queues(index, netlink.name_of(index)).write(group, values[group])
     elif backend == "resolved":
         with Bus() as bus:
             Resolved(bus).write(index, group, values[group])

@@ -125,11 +125,7 @@ class Bus(AbstractContextManager["Bus"]):
             self._seconds_left -= time.monotonic() - started
 
     def _connect(self, what: str) -> None:
-        """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
-
-        Authentication has no time-out at all (seen with libdbus 1.14), so a timer shuts down the
-        socket.
-        """
+        """Open a private connection and call Hello, for which libdbus itself would wait 25 s."""
         try:
             # Only where a manager runs; it saves 5 ms.
             from dbus.connection import Connection
@@ -141,6 +137,7 @@ class Bus(AbstractContextManager["Bus"]):
             self._connection = Connection(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or _ADDRESS)
         except DBusException as error:
             raise _refused_error(what, error) from error
+        # Authentication has no time-out at all (libdbus 1.14), so a timer shuts down the socket.
         with socket.socket(fileno=os.dup(self._connection.get_unix_fd())) as line:
             import threading
 

@@ -137,10 +137,8 @@ def _lease_routes(
 
 
 def offered_routes(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes of a DHCPv4 lease: with classless ones, routers do not count (RFC 3442).
-
-    dhcpcd writes the former as `10.0.0.0/8 10.9.0.1 ...`.
-    """
+    """The routes of a DHCPv4 lease: with classless ones, routers do not count (RFC 3442)."""
+    # dhcpcd writes classless routes as `10.0.0.0/8 10.9.0.1 ...`.
     words = environment.get("new_classless_static_routes", "").split()
     for to, via in list(zip(words[::2], words[1::2]))[:MAX_ROUTES]:
         with suppress(ValueError):
@@ -152,16 +150,14 @@ def offered_routes(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network
 
 
 def read_dhcp6_lease(environment: Mapping[str, str]) -> Optional[LeaseContent]:
-    """The address of a lease, with a prefix length of 128; None if there is no usable one.
-
-    DHCPv6 says nothing of what is on the link (RFC 5942, 3), and has no routes and no MTU.
-    """
+    """The address of a lease, with a prefix length of 128; None if there is no usable one."""
     address = lost_address(environment, "new")
     # An address without an end would not be told from one of an administrator.
     valid = min(variable_number(environment, f"new_{_ADDRESS}_vltime"), FOR_EVER - 1)
     if address is None or not is_unicast(address) or not valid:
         return None
     preferred = min(variable_number(environment, f"new_{_ADDRESS}_pltime"), valid)
+    # DHCPv6 says nothing of what is on the link (RFC 5942, 3), and has no routes and no MTU.
     return LeaseContent((TimedAddress(IPv6Interface((address, 128)), valid, preferred),))
 
 

@@ -15,6 +15,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from itertools import starmap
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
@@ -41,35 +42,24 @@ class _Field(NamedTuple):
     switch: bool = False
 
 
-class _Group(NamedTuple):
-    """The command that reads a group, which the one that sets it follows, and its values."""
-
-    get: int
-    fields: Mapping[str, _Field]
-
-
-GROUPS: Mapping[str, _Group] = {
-    "rings": _Group(15, {"rx": _Field(6, 2), "tx": _Field(9, 5)}),
-    "channels": _Group(17, {"rx": _Field(6, 2), "tx": _Field(7, 3), "combined": _Field(9, 5)}),
-    "coalesce": _Group(
-        19,
-        {
-            "rx-usecs": _Field(2),
-            "rx-frames": _Field(3),
-            "tx-usecs": _Field(6),
-            "tx-frames": _Field(7),
-            "adaptive-rx": _Field(11, switch=True),
-            "adaptive-tx": _Field(12, switch=True),
-        },
-    ),
-    "pause": _Group(
-        21,
-        {
-            "autoneg": _Field(2, switch=True),
-            "rx": _Field(3, switch=True),
-            "tx": _Field(4, switch=True),
-        },
-    ),
+# The command that reads a group; the one that sets it follows.
+GET = {"rings": 15, "channels": 17, "coalesce": 19, "pause": 21}
+FIELDS: Mapping[str, Mapping[str, _Field]] = {
+    "rings": {"rx": _Field(6, 2), "tx": _Field(9, 5)},
+    "channels": {"rx": _Field(6, 2), "tx": _Field(7, 3), "combined": _Field(9, 5)},
+    "coalesce": {
+        "rx-usecs": _Field(2),
+        "rx-frames": _Field(3),
+        "tx-usecs": _Field(6),
+        "tx-frames": _Field(7),
+        "adaptive-rx": _Field(11, switch=True),
+        "adaptive-tx": _Field(12, switch=True),
+    },
+    "pause": {
+        "autoneg": _Field(2, switch=True),
+        "rx": _Field(3, switch=True),
+        "tx": _Field(4, switch=True),
+    },
 }
 # The features for which each short name of ethtool(8) -K stands (off_flag_def of ethtool 6.1).
 SHORT: Mapping[str, str] = {
@@ -130,9 +120,9 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         return wire.Attributes(self._send_command(command, index)[0][4:])
 
     def _read_numbers(self, index: int, group: str) -> DeviceSettings:
-        attributes = self._get(GROUPS[group].get, index)
+        attributes = self._get(GET[group], index)
         maximums, values = {}, {}
-        for name, field in GROUPS[group].fields.items():
+        for name, field in FIELDS[group].items():
             maximum = attributes.number(field.maximum)
             if maximum:
                 maximums[f"{group}.{name}"] = str(maximum)
@@ -172,9 +162,8 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             modes = wire.encode_nest(WOL_MODES, wire.encode_attribute(NOMASK, b""), bits)
             self._send_command(WOL_SET, index, modes)
         else:
-            fields = GROUPS[group].fields
-            encoded = b"".join(_encode_value(fields[name], value) for name, value in values.items())
-            self._send_command(GROUPS[group].get + 1, index, encoded)
+            pairs = ((FIELDS[group][name], value) for name, value in values.items())
+            self._send_command(GET[group] + 1, index, b"".join(starmap(_encode_value, pairs)))
 
     def _write_features(self, index: int, values: Mapping[str, str]) -> None:
         features = self._get(FEATURES_GET, index)

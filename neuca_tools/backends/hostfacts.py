@@ -55,11 +55,9 @@ def read_tuning_inputs(
 
 
 def devices_with_advertised_routes(world: World) -> frozenset[int]:
-    """The indexes of the devices on which the kernel takes routes from router advertisements.
-
-    It takes them only while a device does not forward. Shortly after the boot, the first
-    advertisement may still be missing, so all such devices count.
-    """
+    """The indexes of the devices on which the kernel takes routes from router advertisements."""
+    # It takes them only while a device does not forward. Shortly after the boot, the first
+    # advertisement may still be missing, so all such devices count.
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
     learned = {route.index for route in world.routes if is_advertised(route, world)}
     return frozenset(
@@ -123,17 +121,15 @@ def _beginning_of(path: str) -> Optional[str]:
 
 def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[layer.Obstacle]:
     """Why this sysctl cannot be written here, not even by root; None if it can."""
-    file = sysctl.ROOT / path
+    file, reason = sysctl.ROOT / path, "it is read-only here: only the host can set it"
     try:
-        writable = file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY
+        if file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY:
+            return None
     except OSError:
-        if own_namespace:
-            reason = "this network namespace has no such setting; that of the host may have it"
-            return layer.Obstacle("not applicable", reason)
-        return layer.Obstacle("unsupported", "this kernel has no such setting")
-    if writable:
-        return None
-    return layer.Obstacle("not applicable", "it is read-only here: only the host can set it")
+        if not own_namespace:
+            return layer.Obstacle("unsupported", "this kernel has no such setting")
+        reason = "this network namespace has no such setting; that of the host may have it"
+    return layer.Obstacle("not applicable", reason)
 
 
 def values_without_advertisements(
@@ -173,10 +169,8 @@ def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
-    """Path and text of each file that sysctl.d(5) applies, in order, without our own.
-
-    The other directories are looked for relative to `directory`, which tests move.
-    """
+    """Path and text of each file that sysctl.d(5) applies, in order, without our own."""
+    # The other directories are relative to this one, which tests move.
     root = directory.parent.parent
     directories = [directory, *(root / place for place in sysctld.DIRECTORIES[1:])]
     every = chain.from_iterable(readable_paths(place, "*.conf") for place in directories)

@@ -23,10 +23,8 @@ def read_machine() -> machine.Machine:
 
 
 def boot_id() -> str:
-    """The boot ID of the kernel (random(4)). Raises ObserveError.
-
-    Without it, a record would seem to be of another boot.
-    """
+    """The boot ID of the kernel (random(4)). Raises ObserveError."""
+    # Without it, a record would seem to be of another boot.
     try:
         with BOOT_ID.open(encoding="ascii") as stream:
             return stream.read(MAX_ID_BYTES).strip()

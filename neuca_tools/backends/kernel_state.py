@@ -204,12 +204,10 @@ def parse_device(message: bytes) -> Device:
 
 
 def _pci_slot(name: str) -> tuple[int, ...]:
-    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none.
-
-    VMware numbers a guest's NICs by their labels, which come first: the address of the fourth NIC
-    is before those of the others. USB comes after every PCI domain: a NIC there may lead to the
-    server's management controller.
-    """
+    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none."""
+    # VMware numbers a guest's NICs by their labels, which come first: the address of the fourth NIC
+    # is before those of the others. USB comes after every PCI domain: a NIC there may lead to the
+    # server's management controller.
     with suppress(OSError):
         path = (Path(SYSFS) / name).readlink()
         numbers = tuple(
@@ -278,11 +276,7 @@ def _alternative_names(link: wire.Attributes) -> Iterator[str]:
 
 
 def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
-    """The fields of `World` that concern addresses.
-
-    `leased_addresses` are those with a lifetime: DHCP and router advertisements set one,
-    administrators hardly ever do.
-    """
+    """The fields of `World` that concern addresses."""
     addresses_by_index = defaultdict[int, list[Address]](list)
     bodies: dict[tuple[int, Address], bytes] = {}
     pairs_by_field = defaultdict[str, set[tuple[int, Any]]](set)
@@ -309,6 +303,7 @@ def _address_traits(
 ) -> Iterator[tuple[str, Union[Address, Network, Host]]]:
     """The fields of `World` that an address belongs to, and what of it."""
     if not flags & IFA_F_PERMANENT:
+        # DHCP and router advertisements set a lifetime, administrators hardly ever do.
         yield "leased_addresses", address
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
         yield "marked_addresses", address

@@ -84,16 +84,14 @@ _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "sour
 
 
 def creation_arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """The keyword arguments with which pyroute2 creates such a link.
-
-    What a new bond has anyway is left out: it refuses some options in some modes, whatever the
-    value (bond_options.c).
-    """
+    """The keyword arguments with which pyroute2 creates such a link."""
     keywords: dict[str, Any] = {}
     if "mac" in options:
         keywords["address"] = options["mac"]
     for name, attribute in _ATTRIBUTES.get(kind, {}).items():
         value = options.get(name, "")
+        # What a new bond has anyway is left out: it refuses some options in some modes, whatever
+        # the value (bond_options.c).
         if value and not (kind == "bond" and value == OPTIONS[kind][name].kernel_default):
             six = "6" if attribute.number6 and ":" in value else ""
             keywords[attribute.keyword + six] = _encode_option(kind, name, value)

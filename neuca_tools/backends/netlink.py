@@ -183,21 +183,17 @@ class Netlink(AbstractContextManager["Netlink"]):
         raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
-        """Add or prolong an address for these seconds, without a route to its network.
-
-        IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
-        """
+        """Add or prolong an address for these seconds, without a route to its network."""
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
         flags = kernel_state.IFA_F_NOPREFIXROUTE
         arguments = {**_address_arguments(index, address), **seconds, "cacheinfo": seconds}
+        # IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
         self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 
     def delete_address(self, index: int, address: Address) -> None:
-        """Delete this address only; one that is absent is not an error.
-
-        Without promote_secondaries the kernel deletes secondary addresses with the primary.
-        """
+        """Delete this address only; one that is absent is not an error."""
+        # Without promote_secondaries the kernel deletes secondary addresses with the primary.
         path = f"net/ipv4/conf/{self.name_of(index)}/promote_secondaries"
         if address.version == 6 or sysctl.read_value(path) != "0":
             self._delete_address(index, address)
@@ -211,14 +207,12 @@ class Netlink(AbstractContextManager["Netlink"]):
                 sysctl.write_value(path, "0")
 
     def _delete_primary(self, index: int, address: Address) -> None:
-        """Delete an address, and add again those that the kernel deletes with it.
-
-        Meanwhile the link has them with the full prefix length, so that it keeps its routes.
-        """
+        """Delete an address, and add again those that the kernel deletes with it."""
         world = self.look(())
         present = world.addresses.get(index, ())
         lost = [other for other in present if other != address and other.network == address.network]
         spare = {ip_interface(other.ip) for other in lost} - {*present}
+        # Meanwhile the link has them with the full prefix length, so that it keeps its routes.
         for other in spare:
             self.add_address(index, other)
         try:
@@ -244,14 +238,12 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("route", "del", done, **routing.route_arguments(route))
 
     def add_rule(self, rule: Rule) -> None:
-        """Add a rule, unless it exists.
-
-        The kernel says that it exists, too, if there is one with further selectors.
-        """
+        """Add a rule, unless it exists."""
         arguments = routing.rule_arguments(rule)
         try:
             self._request("rule", "add", **arguments)
         except ApplyError as error:
+            # The kernel says that it exists, too, if there is one with further selectors.
             if error.errno != errno.EEXIST:
                 raise
             with as_apply_error():
@@ -323,11 +315,9 @@ def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) ->
 
 
 def _unrouted_addresses(world: World) -> Iterator[tuple[int, Address]]:
-    """Index and address where somebody has deleted the kernel's route to the network.
-
-    A route of ours with the kernel's metric has replaced it.
-    """
+    """Index and address where somebody has deleted the kernel's route to the network."""
     routes = chain(world.routes, world.other_routes)
+    # A route of ours with the kernel's metric has replaced the kernel's.
     direct = {(route.index, route.to) for route in routes if _is_connecting(route)}
     up = (index for index, device in world.devices.items() if device.up)
     for index in world.addresses.keys() & up:
@@ -343,23 +333,19 @@ def _is_connecting(route: Route) -> bool:
 
 
 def _has_network(address: Address) -> bool:
-    """Whether the kernel adds a route to its network; to one that begins at 0.0.0.0 it does not.
-
-    See fib_add_ifaddr (net/ipv4/fib_frontend.c).
-    """
+    """Whether the kernel adds a route to its network; to one that begins at 0.0.0.0 it does not."""
     network = address.network
+    # fib_add_ifaddr (net/ipv4/fib_frontend.c).
     is_special = address.is_link_local or network.network_address.is_unspecified
     return network.prefixlen < address.max_prefixlen and not is_special
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
-    """Whether the best route through this device is 169.254.0.0/16 without a gateway.
-
-    Any NIC may have that one (RFC 3927, section 2.6.2), so it was not made for this host.
-    """
+    """Whether the best route through this device is 169.254.0.0/16 without a gateway."""
     others = (route for route in routes if route.index == index)
     leading = [route for route in others if host in route.to]
     best = max(leading, key=lambda route: route.to.prefixlen, default=None)
+    # Any NIC may have that one (RFC 3927, section 2.6.2), so it was not made for this host.
     return best is not None and best.via is None and best.to == ZEROCONF
 
 

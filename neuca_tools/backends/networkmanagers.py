@@ -36,11 +36,9 @@ class Manager(Service, ABC):
     """A service that manages network interfaces."""
 
     def _is_starting(self) -> bool:
-        """Whether its cgroup exists; it may have read its files before ours were written.
-
-        Without a bus, nothing can be asked of it: it counts as absent.
-        """
+        """Whether its cgroup exists; it may have read its files before ours were written."""
         directories = (root / "system.slice" / f"{self.title}.service" for root in CGROUPS)
+        # Without a bus, nothing can be asked of it: it counts as absent.
         return not self._bus.is_missing and any(path.is_dir() for path in directories)
 
     @abstractmethod

@@ -26,10 +26,8 @@ def has_ended_process(directory: Path, ignored: Collection[str]) -> bool:
 
 
 def write_process_note(path: Path, pid: int) -> None:
-    """Write the file of the process of the client with this request. Raises ApplyError.
-
-    The agent and the process itself both do so, as either may be killed before it has done it.
-    """
+    """Write the file of the process of the client with this request. Raises ApplyError."""
+    # The agent and the process itself both do so: either may be killed before it has done it.
     write_files({path.with_suffix(PROCESS): process_note(pid)})
 
 

@@ -38,10 +38,7 @@ _TICKS = 100  # USER_HZ
 
 
 def add_address(index: int, address: Address, flags: int) -> None:
-    """Add an address permanently with these IFA_F_*, marked as ours. Raises ApplyError.
-
-    The kernel ignores the mark before Linux 5.18.
-    """
+    """Add an address permanently with these IFA_F_*, marked as ours. Raises ApplyError."""
     network, packed = address.network, address.ip.packed
     family, broadcast = routing.FAMILIES[address.version], broadcast_of(network)
     parts = [
@@ -50,7 +47,7 @@ def add_address(index: int, address: Address, flags: int) -> None:
         *(wire.encode_attribute(kind, packed) for kind in (LOCAL, PEER)),
         wire.encode_attribute(BROADCAST, broadcast.packed) if broadcast else b"",
         wire.encode_number(FLAGS, flags),
-        wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])),
+        wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])),  # ignored before Linux 5.18
     ]
     _send_request(NEW_ADDRESS, b"".join(parts))
 
@@ -122,12 +119,10 @@ def _attributes(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
-    """The bodies of the requests; none for a route that has expired.
-
-    One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
-    some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
-    whatever device.
-    """
+    """The bodies of the requests; none for a route that has expired."""
+    # One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
+    # some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric,
+    # through whatever device.
     *head, flags = routing.HEAD.unpack_from(message)
     parts, hops = [routing.HEAD.pack(*head, flags & routing.ONLINK)], [b""]
     for kind, value in _attributes(message):

@@ -93,15 +93,13 @@ def is_busy() -> bool:
 
 
 def await_empty_queue(seconds: float) -> None:
-    """Wait until udevd's queue is empty, or until the time is up.
-
-    Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
-    for this nor a descriptor to wait on, so this runs udevadm(8).
-    """
+    """Wait until udevd's queue is empty, or until the time is up."""
     # Only if udev is busy; it saves 2 ms.
     import shutil
     import subprocess
 
+    # Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
+    # for this nor a descriptor to wait on.
     program = shutil.which("udevadm", path=_PROGRAMS)
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):

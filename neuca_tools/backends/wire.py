@@ -1,6 +1,6 @@
 """Netlink messages without pyroute2: for the readers of a look, and for ethtool and qdiscs.
 
-`kernel_state`, `ethtool` and `qdisc` say what the library costs or lacks. The format is that of
+`kernel_state`, `ethtool` and `queues` say what the library costs or lacks. The format is that of
 netlink(7): an attribute is length, type and value, padded to 4 bytes. All numbers are in the byte
 order of the host (include/uapi/linux/netlink.h).
 """

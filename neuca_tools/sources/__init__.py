@@ -174,10 +174,8 @@ def fetch_path(
 
 
 def load_queries() -> None:
-    """Load what queries a metadata service, for a process whose children do so again and again.
-
-    Without ssl, which http.client takes if it is there: another 1.2 MiB, for https alone.
-    """
+    """Load what queries a metadata service, for a process whose children do so again and again."""
+    # Without ssl, which http.client takes if it is there: another 1.2 MiB, for https alone.
     modules = cast(dict[str, Optional[ModuleType]], sys.modules)
     ssl = modules.setdefault("ssl", None)  # None: there is no such module (importlib)
     try:
@@ -235,14 +233,12 @@ def is_known_service(specs: Sequence[SourceSpec], url: str) -> bool:
 
 
 def metadata_hosts(sources: Iterable[str], surroundings: Surroundings) -> list[Host]:
-    """The addresses of the services among these sources, which no document may take over.
-
-    What `imds` asks is the service that `auto` would ask.
-    """
+    """The addresses of the services among these sources, which no document may take over."""
     specs = []
     for text in sources:
         with suppress(UsageError):
             spec = parse_source(text)
+            # What `imds` asks is the service that `auto` would ask.
             specs.append(SourceSpec("auto") if spec.kind == "imds" else spec)
     services = _make_services(_unique_specs(specs, detected_cloud(specs, surroundings)))
     return [host for service in services for host in service.hosts()]

@@ -63,11 +63,9 @@ class _Stream(io.BufferedReader):
     last_line = b""
 
     def readline(self, size: Optional[int] = -1) -> bytes:
-        """A line with its end; empty at the end of the stream. Raises HTTPException.
-
-        A line without an end may be the beginning of a longer one. A carriage return within a line
-        is invalid (RFC 9112, section 2.2): some readers end the line there.
-        """
+        """A line with its end; empty at the end of the stream. Raises HTTPException."""
+        # A line without an end may be the beginning of a longer one. A carriage return within a
+        # line is invalid (RFC 9112, section 2.2): some readers end the line there.
         self.last_line = line = super().readline(size)
         if line and (not line.endswith(b"\n") or b"\r" in line[:-2]):
             raise HTTPException("a line is cut off or has a carriage return")
@@ -277,14 +275,12 @@ class Connection:
         return Response(200, response.content(), fields)
 
     def _is_ready(self, connected: BoundedSocket) -> bool:
-        """Whether another request can follow: nothing of the last response is left to arrive.
-
-        The body of an error is dropped here if it has arrived; nobody waits for it.
-        """
+        """Whether another request can follow: nothing of the last response is left to arrive."""
         response, connected.waits, connected.received = self._last, False, 0
         if response is None or response.will_close:
             return False
         try:
+            # The body of an error is dropped if it has arrived; nobody waits for it.
             if not response.isclosed():
                 response.stated_length()
                 if response.length is None or response.length > _ERROR_LIMIT:

@@ -141,14 +141,12 @@ class Service(Source):
 
 
 def by_outlet(sources: Sequence[Source]) -> list[Source]:
-    """Each source on each of its interfaces.
-
-    Consecutive services are all asked on one interface before any is asked on the next: the kind
-    of a service does not tell how trustworthy its network is.
-    """
+    """Each source on each of its interfaces."""
     made: list[Source] = []
     for are_services, row in groupby(sources, lambda source: isinstance(source, Service)):
         group = [way for source in row for way in source.through_each()]
+        # They are all asked on one interface before any is asked on the next: the kind of a service
+        # does not tell how trustworthy its network is.
         if are_services:
             group.sort(key=_outlet_rank)
         made += group

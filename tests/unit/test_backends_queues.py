@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.backends import qdisc
+from neuca_tools.backends import queues as backend
 from neuca_tools.backends.queues import Queues, _cpu_list, _cpu_mask
 from neuca_tools.errors import ApplyError
 from neuca_tools.model.device_settings import DeviceSettings
@@ -100,10 +100,10 @@ QDISCS = [
 
 @pytest.mark.parametrize(("handle", "kind", "leaves", "text"), QDISCS)
 def test_the_qdisc_of_a_device_is_the_one_that_all_its_queues_share(handle, kind, leaves, text):
-    root = qdisc._Qdisc(handle, qdisc.ROOT, kind, b"")
+    root = backend._Qdisc(handle, backend.ROOT, kind, b"")
     queues_of_root = [
-        qdisc._Qdisc(0, handle | number, leaf, b"") for number, leaf in enumerate(leaves, 1)
+        backend._Qdisc(0, handle | number, leaf, b"") for number, leaf in enumerate(leaves, 1)
     ]
-    elsewhere = qdisc._Qdisc(0, 9 << 16 | 1, "ingress", b"")
-    assert qdisc._device_text([*queues_of_root, elsewhere, root]) == text
-    assert qdisc._device_text([elsewhere]) == "default"
+    elsewhere = backend._Qdisc(0, 9 << 16 | 1, "ingress", b"")
+    assert backend._device_text([*queues_of_root, elsewhere, root]) == text
+    assert backend._device_text([elsewhere]) == "default"

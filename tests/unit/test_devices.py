@@ -237,5 +237,5 @@ def test_a_group_has_the_numbers_of_the_kernels_headers(group, names):
         value, _, maximum = (f"ETHTOOL_A_{group.upper()}_{word}" for word in name.partition("/"))
         is_switch = group == "pause" or name.startswith("USE_")
         expected.append((numbers[value], numbers.get(maximum, 0), is_switch))
-    assert ethtool.GROUPS[group].get == numbers[f"ETHTOOL_MSG_{group.upper()}_GET"]
-    assert list(map(tuple, ethtool.GROUPS[group].fields.values())) == expected
+    assert ethtool.GET[group] == numbers[f"ETHTOOL_MSG_{group.upper()}_GET"]
+    assert list(map(tuple, ethtool.FIELDS[group].values())) == expected

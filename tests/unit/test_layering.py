@@ -245,7 +245,7 @@ NUMBERED_CHANGES = {
         "RTM_DELROUTE",
     },
     "neuca_tools.backends.netlink": {"RTM_NEWRULE"},
-    "neuca_tools.backends.qdisc": {"NEWQDISC", "DELQDISC"},
+    "neuca_tools.backends.queues": {"NEWQDISC", "DELQDISC"},
     "neuca_tools.backends.raw_requests": {"NEW_ADDRESS", "NEW_ROUTE"},
 }
 
