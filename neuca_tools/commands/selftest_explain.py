@@ -13,8 +13,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import json_document
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
-from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
-from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.readers.documents import MAX_DOCUMENT_BYTES, evidence_of
 from neuca_tools.selftest.report import record
 from neuca_tools.selftest.report.record import Test
 from neuca_tools.selftest.report.text import report_text, styled_report

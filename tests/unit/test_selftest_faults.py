@@ -13,8 +13,7 @@ from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Reach, Sample
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.readers import read_run
-from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.readers.documents import evidence_of, read_run
 from neuca_tools.selftest.report.record import report_json
 
 DATA = Path(__file__).parent / "data" / "faults"

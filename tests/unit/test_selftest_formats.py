@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from neuca_tools.selftest.readers import read_all
+from neuca_tools.selftest.readers.documents import read_all
 
 SECONDS = 4
 UNITS = {"k": 1e3, "m": 1e6, "g": 1e9, "K": 8 * 2**10, "M": 8 * 2**20, "G": 8 * 2**30}

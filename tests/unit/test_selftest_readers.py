@@ -19,15 +19,12 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence.run import Connection, Interval, Run, Total
 from neuca_tools.selftest.readers import (
-    UNREADABLE,
     iperf2_text,
     iperf3_json,
     iperf3_text,
     lines,
-    read_all,
-    read_run,
 )
-from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.readers.documents import UNREADABLE, evidence_of, read_all, read_run
 from neuca_tools.selftest.readers.gather import received_total
 
 DATA = Path(__file__).parent / "data" / "iperf"

@@ -14,7 +14,7 @@ import pytest
 from selftest_runs import PUBLISHED
 from test_selftest_printed import CAUSES
 
-from neuca_tools.selftest.readers import read_all
+from neuca_tools.selftest.readers.documents import read_all
 
 DATA = Path(__file__).parent / "data" / "iperf"
 GOLDEN = Path(__file__).parent / "golden" / "runs.txt"

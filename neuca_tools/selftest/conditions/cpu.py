@@ -117,10 +117,7 @@ def _slow_sender(look: Look) -> Optional[Hit]:
 
 
 def _is_as_constant_as_a_host(look: Look) -> bool:
-    """Whether the rate varies as little as that of a host, at rates that few radios have.
-
-    A radio's rate varies, that of a host hardly does; and its frames wait for longer.
-    """
+    """Whether it varies as little as a host's: radios vary more, and their frames wait longer."""
     if look.known_rate < SLOWEST_HOST or not LAN_RTT < look.implied_rtt <= RADIO_SECONDS:
         return False
     is_fast = look.known_rate >= figures.FAST_RATE

@@ -187,10 +187,7 @@ def _look_for_errors(session: Session) -> str:
 
 
 def gently_sent(session: Session, tcp: Look) -> DatagramCount:
-    """The count of datagrams that were offered at no more than half of the rate of this TCP test.
-
-    They are those of the tests in the same direction.
-    """
+    """The datagrams of this direction that were offered at no more than half of TCP's rate."""
     return _sum_of_counts(session, tcp, GENTLE_RATE * tcp.known_rate, 0.0)
 
 

@@ -69,10 +69,7 @@ def filled_link_speed(look: Look) -> Optional[float]:
 
 
 def _queued_rate(look: Look) -> float:
-    """The part of the rate that the growing window holds back, in bit/s.
-
-    It was sent, and has not arrived yet.
-    """
+    """bit/s that a growing window holds back: what was sent, and has not arrived yet."""
     seconds = sum(interval.seconds for interval in look.steady[1:])
     windows = run.known_windows(look.steady)
     if len(windows) < 3 or seconds <= 0:
@@ -144,10 +141,7 @@ def window_left_by(share: float, look: Look) -> float:
 
 
 def is_limited(look: Look) -> bool:
-    """Whether the rate is the same in each interval however much is lost: a limiter drops the rest.
-
-    Loss at any rate makes TCP's own rate vary by more than this.
-    """
+    """Whether the rate is the same however much is lost: TCP's own varies by more with loss."""
     is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.all_intervals)
     if look.known_loss < NOTABLE_LOSS or is_rare or look.spread is None:
         return False
@@ -161,10 +155,7 @@ def is_constant(look: Look, limit: float = STEADY_SPREAD) -> bool:
 
 
 def _is_within_blocks(look: Look) -> bool:
-    """Whether the intervals have whole blocks, each written when it was due at a constant rate.
-
-    What is random drifts from that rate by more of them.
-    """
+    """Whether they have whole blocks, each written when it was due: random rates drift by more."""
     counts = [(each.bytes or 0.0) / BLOCK for each in look.steady]
     if len(counts) < MIN_INTERVALS or look.run.is_local_network or not _are_whole(counts):
         return False

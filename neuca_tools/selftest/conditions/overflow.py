@@ -252,10 +252,7 @@ def _is_steady_bbr(look: Look) -> bool:
 
 
 def _smaller_spread(look: Look) -> Optional[float]:
-    """The smaller one of the variations of iperf's rates and of the kernel's.
-
-    Each varies by when and in what pieces it counts.
-    """
+    """The smaller variation, of iperf's rates or the kernel's: each varies by when it counts."""
     known = (spread for spread in (look.spread, look.acked_spread) if spread is not None)
     return min(known, default=None)
 

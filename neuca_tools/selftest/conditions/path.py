@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
@@ -72,20 +72,12 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
     )
 
 
-class _Stacked(NamedTuple):
-    """A link and its lower device, with MTUs in bytes; `possible` is the largest that fits."""
+def _stacked_links(
+    session: Session, links: Callable[[Host], Iterable[Link]]
+) -> Iterator[tuple[str, Link, int, Link, int]]:
+    """The end, a link, its MTU, its lower device and the largest MTU in bytes that fits there.
 
-    end: str
-    link: Link
-    mtu: int
-    lower: Link
-    possible: int
-
-
-def _stacked_links(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
-    """The links of each host whose lower device and MTUs are known.
-
-    `links` gives the links of a host to look at. An unknown overhead counts as 0.
+    Of the `links` of each host, those with known MTUs; an unknown overhead is 0.
     """
     for end, host in session.hosts:
         by_name = {link.name: link for link in host.links}
@@ -93,7 +85,7 @@ def _stacked_links(session: Session, links: Callable[[Host], Iterable[Link]]) ->
             lower = by_name.get(link.parent or "")
             if lower is not None and lower.mtu and link.mtu:
                 possible = lower.mtu - OVERHEADS.get(link.kind or "", 0)
-                yield _Stacked(end, link, link.mtu, lower, possible)
+                yield end, link, link.mtu, lower, possible
 
 
 def wasted_mtu(session: Session) -> Optional[Hit]:

@@ -81,10 +81,7 @@ def _means_over_time(points: Sequence[tuple[float, float]]) -> Iterator[float]:
 
 
 def _expected_rate(look: Look) -> tuple[float, Optional[float]]:
-    """The share that is enough, and of what rate in bit/s, if one is expected.
-
-    For TCP it is the rate that is expected of the path, for UDP the one that was asked for.
-    """
+    """The share that is enough, and of what: the rate expected of the path; of UDP, asked for."""
     if look.protocol == "udp":
         return DATAGRAMS, look.target if 0 < (look.target or 0) < UNLIMITED_RATE else None
     share = BOTH_WAYS if look.phase.name == BIDIRECTIONAL else THROUGHPUT

@@ -12,7 +12,6 @@ from neuca_tools.selftest.conditions.thresholds import PARALLEL
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Phase
-from neuca_tools.selftest.evidence.run import Run
 
 RATE, CONNECTIONS, TIME, BYTES = "bit/s", "connections/s", "s", "bytes"
 LESS_IS_BETTER = (TIME,)
@@ -158,16 +157,16 @@ def _verdict_on_path(path: Tests, under: Optional[Evidence]) -> Verdict:
 
 
 def _with_underlay(over: Evidence, under: Optional[Evidence]) -> Evidence:
-    """Add the rates of the path below to a test over a tunnel, for the rules that compare both."""
+    """Add the rates of the path below to a test over a tunnel, for the rules that compare both.
+
+    Without samples, which would be judged as if they had been taken over the tunnel.
+    """
     if under is None or not any(link.kind in TUNNELS for link in over.links):
         return over
-    overlay = [replace(phase, path="overlay") for phase in over.phases]
-    underlay = [_totals_only(phase, phase.run) for phase in under.phases if phase.run]
-    return replace(over, phases=(*overlay, *underlay))
-
-
-def _totals_only(phase: Phase, run: Run) -> Phase:
-    """Without samples, which would be judged as if they had been taken over the tunnel."""
-    flows = tuple(replace(flow, intervals=()) for flow in run.flows)
-    totals = replace(run, flows=flows, error=None, connections=())
-    return Phase(phase.name, totals, phase.direction, path="underlay", search=True)
+    phases = [replace(phase, path="overlay") for phase in over.phases]
+    for phase in under.phases:
+        if phase.run:
+            flows = tuple(replace(flow, intervals=()) for flow in phase.run.flows)
+            run = replace(phase.run, flows=flows, error=None, connections=())
+            phases.append(Phase(phase.name, run, phase.direction, path="underlay", search=True))
+    return replace(over, phases=tuple(phases))

@@ -94,10 +94,7 @@ def _median_rtt(
 
 
 def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[float]:
-    """The first decile of the round-trip times in seconds.
-
-    With fewer than ENOUGH points the minimum of the samples; None with fewer than FEW of these.
-    """
+    """Seconds: the first decile; of too few points, the least of at least FEW samples."""
     points = trace.points("rtt")
     begin = points[0][0] + slow_start(rtt) if points else 0.0
     values = sorted(value for time, value in points if time >= begin)
@@ -107,10 +104,7 @@ def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[floa
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
-    """The time of each sample but the first, and the rate since the previous one.
-
-    The rate is that of acknowledged data, in bit/s.
-    """
+    """The time of each sample but the first, and the bit/s acknowledged since the one before."""
     for before, after in zip(samples, samples[1:]):
         acked = growth_over_samples(
             [data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked"
@@ -130,10 +124,7 @@ def sum_over_sockets(sockets: Sequence[Socket], name: str) -> Optional[float]:
 
 
 def growth_over_samples(looks: Sockets, name: str) -> Optional[float]:
-    """The increase of a counter, summed over all streams, from the first sample to the last.
-
-    None if it is not known.
-    """
+    """How much a counter of all streams grew from first to last sample; None if not known."""
     if len(looks) < 2:
         return None
     first, last = sum_over_sockets(looks[0], name), sum_over_sockets(looks[-1], name)

@@ -39,10 +39,7 @@ class Load(NamedTuple):
 
     @property
     def has_full_cpu(self) -> bool:
-        """Whether it was full in at least half of the intervals.
-
-        Not in all: the first and the last lie partly outside the test.
-        """
+        """Whether it was full in half of the intervals: the first and last are partly outside."""
         return (self.full or 0.0) >= MIN_FULL_INTERVALS
 
     @property

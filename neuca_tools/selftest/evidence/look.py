@@ -254,10 +254,7 @@ class Look:
 
     @property
     def implied_rtt(self) -> float:
-        """The round-trip time, in seconds, at which the congestion window would give this rate.
-
-        0 if that is not known.
-        """
+        """Seconds: the round trip at which the congestion window gives this rate; 0 if unknown."""
         return (self.cwnd or 0.0) * 8 / self.rate if self.rate else 0.0
 
     @property

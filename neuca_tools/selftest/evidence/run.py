@@ -90,10 +90,7 @@ class Flow:
 
     @property
     def retransmits(self) -> Optional[int]:
-        """Segments of the whole run that were sent again, slow start included.
-
-        Not known if there are more than it had segments at all.
-        """
+        """Segments of the run sent again, slow start included; None if more than it had at all."""
         counts = [each.retransmits for each in self.intervals if each.retransmits is not None]
         if self.sent.retransmits is None and not counts:
             return None
@@ -188,10 +185,7 @@ class Run:
 
     @property
     def cpus(self) -> tuple[float, float]:
-        """How busy each iperf process kept its CPU, the local one first; 1 is full.
-
-        Of the threads that it has, their mean.
-        """
+        """How busy each iperf process kept its CPU, local first (1: full); mean of its threads."""
         threads = self.stream_count * max(1, len(self.flows)) if self.is_threaded else 1
         return (self.cpu_local or 0.0) / threads / 100, (self.cpu_remote or 0.0) / threads / 100
 

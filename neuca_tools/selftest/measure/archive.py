@@ -20,8 +20,7 @@ from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.wait import line_of, parse_message
-from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
-from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.readers.documents import MAX_DOCUMENT_BYTES, evidence_of
 from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
 MAX_REPORTS = 30  # the most reports that are kept

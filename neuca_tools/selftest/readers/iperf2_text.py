@@ -150,10 +150,7 @@ def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
 
 
 def _incoming_streams(text: Text, document: str) -> set[str]:
-    """The streams of the reverse direction, of a test with -d or -r.
-
-    Their connections are to the port that this iperf serves.
-    """
+    """The streams to the port that this iperf serves: the reverse direction, with -d or -r."""
     options = text.words.options or ""
     if not text.connections and len(text.ids) == 2:
         if lines.TRADEOFF.search(options):

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.program import ProgramResult
-from neuca_tools.selftest.readers import read_run
+from neuca_tools.selftest.readers.documents import read_run
 
 PROGRAM = "iperf3"
 CONNECT_MILLISECONDS = 3000
