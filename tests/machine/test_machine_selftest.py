@@ -49,7 +49,7 @@ CHILDREN = f"/sys/fs/cgroup/system.slice/{SERVICE}/cgroup.procs"
 WATCH = (
     f"until [[ -e {CHILDREN} ]]; do sleep 2; done; "
     f"until ps -o user=,ni=,comm=,args= -p $(paste -sd, {CHILDREN}) > /run/lab-watch "
-    "&& grep -q 'iperf3 -c' /run/lab-watch; do sleep 1; done"
+    '&& grep -q "iperf3 -c" /run/lab-watch; do sleep 1; done'
 )
 LISTENING = "ss -Hlntu | awk '{print $1, $5}' | sort"
 
