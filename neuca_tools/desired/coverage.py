@@ -89,15 +89,13 @@ def shared_tables(world: World) -> frozenset[int]:
 
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
     """The tables of VRFs that are not ours, each with the reason why nothing may use it."""
-    tables = {
-        int(dict(device.options).get("table") or 0): device.name
-        for device in world.devices.values()
-        if device.kind == "vrf" and device.index not in roles.made.indexes
-    }
-    return {
-        table: f'the table {table} is that of the VRF "{name}", which neucad did not create'
-        for table, name in tables.items()
-    }
+    reasons = {}
+    for device in world.devices.values():
+        if device.kind == "vrf" and device.index not in roles.made.indexes:
+            table = int(dict(device.options).get("table") or 0)
+            owner = f'the VRF "{device.name}", which neucad did not create'
+            reasons[table] = f"the table {table} is that of {owner}"
+    return reasons
 
 
 def requested_networks(

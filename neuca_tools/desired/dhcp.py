@@ -11,7 +11,7 @@ public network is ever copied, not even to that of the address itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_interface, ip_network
 from itertools import chain
 from typing import Optional
@@ -127,7 +127,8 @@ class LearnedConfiguration:
             if (device.index, address) in self.world.leased_addresses or address.ip in sources
         )
         self._copy_routes(key, device, routes)
-        self._report_violations(key, device)
+        violations = self._violations(key, device)
+        self.problems += [Problem("contested", text, key) for text in violations]
 
     def _copy_routes(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
         """Copy the allowed routes into the main table.
@@ -188,24 +189,21 @@ class LearnedConfiguration:
             return None
         return f"there are more than {MAX_ROUTES} routes"
 
-    def _report_violations(self, key: LinkKey, device: Device) -> None:
-        """Report what a client should not have set; it stays, because we did not set it."""
+    def _violations(self, key: LinkKey, device: Device) -> Iterator[str]:
+        """What a client should not have set; it stays, because we did not set it."""
         for address in self.addresses[key]:
             reason = self.limits.bare_address_reason(address)
             if reason:
-                text = f"it got the address {address} from a server or router: {reason}"
-                self.problems.append(Problem("contested", text, key))
+                yield f"it got the address {address} from a server or router: {reason}"
         for index, host in sorted(self.world.broadcasts, key=str):
             reason = self.limits.bare_address_reason(ip_interface(host))
             if reason and index == device.index:
-                text = f"it got the broadcast address {host} from a server: {reason}"
-                self.problems.append(Problem("contested", text, key))
+                yield f"it got the broadcast address {host} from a server: {reason}"
         for route in self.world.routes:
             is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
             if is_foreign and route.to.prefixlen == 0:
                 what = f"an IPv{route.to.version} default route through it"
-                text = f"the main table has {what} that neucad did not add"
-                self.problems.append(Problem("contested", text, key))
+                yield f"the main table has {what} that neucad did not add"
 
 
 def unused_note(key: LinkKey, to: Network, reason: str) -> Note:

@@ -128,9 +128,8 @@ def role_reasons(
         elif mac in hints:
             reasons[mac] = f"{hints[mac]}, but {chosen}"
         elif mac not in named:
-            reasons[mac] = (
-                "the platform's document names it, and does not indicate a management NIC"
-            )
+            text = "the platform's document names it, and does not indicate a management NIC"
+            reasons[mac] = text
     return reasons
 
 
@@ -156,9 +155,8 @@ def unused_notes(
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
         elif key.nic in gateways and key not in sharing and not request.leases.has_dhcp:
-            yield Note(
-                "gateway", "not applicable", f"{gateways[key.nic]}; {DEFAULT_ROUTE_STAYS}", key
-            )
+            reason = f"{gateways[key.nic]}; {DEFAULT_ROUTE_STAYS}"
+            yield Note("gateway", "not applicable", reason, key)
 
 
 def _sharing_a_hint(platform: PlatformDocument) -> set[LinkKey]:

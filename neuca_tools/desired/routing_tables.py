@@ -139,14 +139,10 @@ class TablesInUse:
         for key, request in requests.items():
             if key.kind == VRF and request.state != "user":
                 self._vrfs.setdefault(vrf_table(request.virtual), []).append(key)
-        tables = {requests[key].routing.table: key for key in sorted(requests, reverse=True)}
-        self._taken = {
-            **_tables_of_others(scene, scene.world.rules),
-            **{
-                table: f"the table {table} is that of the policy routing of {key}"
-                for table, key in tables.items()
-            },
-        }
+        self._taken = _tables_of_others(scene, scene.world.rules)
+        for key in sorted(requests, reverse=True):
+            table = requests[key].routing.table
+            self._taken[table] = f"the table {table} is that of the policy routing of {key}"
         self._routes_of_others: dict[int, list[Route]] = {}
         for route in scene.world.other_routes:
             if not route.is_ours:
@@ -157,14 +153,10 @@ class TablesInUse:
         twin = next((vrf for vrf in self._vrfs.get(table, ()) if vrf != key), None)
         if twin:
             return f"the table {table} is requested for {twin} too"
-        return self._taken.get(table) or self._content_reason(key, table)
-
-    def _content_reason(self, key: LinkKey, table: int) -> Optional[str]:
-        """Why the table may not be used, by the routes in it.
-
-        Once we have created the VRF, the kernel and others may have added routes of the members.
-        """
+        if table in self._taken:
+            return self._taken[table]
         device = self._roles.made.devices.get(key.mac)
+        # Once we have created the VRF, the kernel and others may have added routes of the members.
         is_ours = device is not None and vrf_table(Virtual(options=device.options)) == table
         for route in self._routes_of_others.get(table, ()):
             if route.index in self._roles.guard.management:
@@ -249,14 +241,11 @@ def closed_tables(scene: Scene) -> dict[int, str]:
 
     A rule that selects marked packets only does not count: it is meant to use its table.
     """
-    rules = (
-        seen
-        for seen in scene.world.rules
-        if seen.rule.table and not (seen.plain and seen.rule.mask)
-    )
+    rules = (seen for seen in scene.world.rules if seen.rule.table)
+    unmarked = (seen for seen in rules if not (seen.plain and seen.rule.mask))
     vrfs = of_vrfs(scene.requests).values()
     own = {table: f"the table {table} is that of a VRF" for table in vrfs}
-    return {**own, **_tables_of_others(scene, rules)}
+    return {**own, **_tables_of_others(scene, unmarked)}
 
 
 def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
