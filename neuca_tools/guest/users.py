@@ -73,21 +73,15 @@ def _withdraw_others(
 def requested_users(config: Config, document: Document) -> list[User]:
     """The users of the document, and the platform's keys for the login of the configuration."""
     users = {user.login: user for user in document.users}
-    login, keys = config.guest_login, tuple(platform_keys(document))
+    login, keys = config.guest_login, []
+    for item in document.platform.items if document.platform else ():
+        if item.section == PUBLIC_KEYS:  # one key, or on some platforms several lines
+            words_of_lines = map(str.split, item.value.splitlines())
+            keys += [" ".join(words) for words in words_of_lines if words]
     if login and keys:
         user = users.get(login, User(login, sudo=False))
         users[login] = User(login, user.sudo, (*user.keys, *keys))
     return list(users.values())
-
-
-def platform_keys(document: Document) -> Iterator[str]:
-    """The public keys of the platform. Some platforms give one to a value, others several lines."""
-    if document.platform is None:
-        return
-    for item in document.platform.items:
-        if item.section == PUBLIC_KEYS:
-            lines = (" ".join(line.split()) for line in item.value.splitlines())
-            yield from filter(None, lines)
 
 
 def _set_up_user(user: User, timeout_seconds: float) -> Iterator[Finding]:
