@@ -133,34 +133,28 @@ def guest_records(config: Config) -> list[Path]:
 
 def named_files(config: Config) -> list[Path]:
     """Those of `own_files` that no record for root alone lists. Raises ObserveError."""
-    run, place = config.run_directory, config.log_path.parent
+    state, run, place = config.state_directory, config.run_directory, config.log_path.parent
     log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")  # or an older part of it
     logs = matching_paths(config.log_directory, "script-*.log")
     logs += [place / name for name in names_in(place) if log.fullmatch(name)]
     logs += [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
-    files = [*map(Path, own_paths(config)), *_state_files(config)]
+    files = [*map(Path, own_paths(config)), *matching_paths(state, REPORTS)]
+    archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    names = (*STATE_FILES, *archive, store.REASON_FILE, config.daemon_lock.name, _FORMER_TABLE)
+    files += [*(state / name for name in names), *guest_records(config)]
+    for directory in (state / first_boot.PLACE, state / records.SCRIPTS):
+        files += [directory / name for name in names_in(directory)]
+    files += version1.own_files(state)
     files += [config.state.spare / name for name in STATE_FILES]
     files += matching_paths(run / CLIENTS, "*")
     files += [run / name for name in (*IN_RUN, *outcome.file_names())]
-    installed = config.state_directory / GENERATED_FILES_LIST
+    installed = state / GENERATED_FILES_LIST
     return [*first_boot.udev_rules(config), *logs, *files, *_begun(files), installed]
 
 
 def _begun(files: Iterable[Path]) -> list[Path]:
     """What an interrupted write of these files leaves."""
     return [path.with_name(path.name + NEW) for path in files]
-
-
-def _state_files(config: Config) -> list[Path]:
-    state = config.state_directory
-    files = matching_paths(state, REPORTS)
-    archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
-    names = (*STATE_FILES, *archive, store.REASON_FILE, config.daemon_lock.name, _FORMER_TABLE)
-    files += [state / name for name in names]
-    files += guest_records(config)
-    for place in (state / first_boot.PLACE, state / records.SCRIPTS):
-        files += [place / name for name in names_in(place)]
-    return [*files, *version1.own_files(state)]
 
 
 def identity_files(root: Path) -> list[Trace]:
