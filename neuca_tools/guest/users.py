@@ -143,17 +143,14 @@ def recorded_logins(config: Config) -> set[str]:
     """The users that have, or may have, our keys or sudo file. Raises ApplyError if unknown."""
     try:
         data = read_state(config.state_directory, RECORD)
-        return set() if data is None else {_valid_login(login) for login in data["logins"]}
+        logins = [] if data is None else data["logins"]
+        if not all(isinstance(login, str) and re.fullmatch(LOGIN, login) for login in logins):
+            raise ValueError
+        return {*logins}
     except (RecordError, ValueError, TypeError, KeyError) as error:
         path, cause = config.state_directory / RECORD, error.__cause__
         why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"
         raise ApplyError(f'read the list of managed keys and sudo files "{path}": {why}') from error
-
-
-def _valid_login(value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(LOGIN, value):
-        return value
-    raise ValueError
 
 
 class UserWithdrawal(NamedTuple):
