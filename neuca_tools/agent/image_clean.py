@@ -107,9 +107,11 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
     ours += [Trace(path) for path in own if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))
-    keys, host = host_keys(root), identity_files(root)
+    directory, key = root / HOST_KEYS[0], HOST_KEYS[1]
+    keys = [Trace(directory / name) for name in names_in(directory) if key.fullmatch(name)]
+    host = identity_files(root)
     # Only if the next boot makes new ones.
-    if any(matching_paths(root / directory, pattern) for directory, pattern in KEY_MAKERS):
+    if any(matching_paths(root / place, unit) for place, unit in KEY_MAKERS):
         return Findings((*ours, *host, *keys))
     return Findings((*ours, *host), tuple(keys))
 
@@ -175,13 +177,6 @@ def identity_files(root: Path) -> list[Trace]:
     if content is None or content.strip() in NO_IDENTITY:
         return traces
     return [Trace(machine_id, emptied=True), *traces]
-
-
-def host_keys(root: Path) -> list[Trace]:
-    """The host keys of the SSH server, with their certificates. Raises ObserveError."""
-    directory, pattern = HOST_KEYS
-    place = root / directory
-    return [Trace(place / name) for name in names_in(place) if pattern.fullmatch(name)]
 
 
 @contextmanager
