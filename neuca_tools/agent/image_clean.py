@@ -65,7 +65,7 @@ IDENTITY = (
 METRICS = "var/lib/prometheus/node-exporter/neuca.prom"  # neuca-metrics.service writes it
 MACHINE_ID = "etc/machine-id"
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
-HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
+SSH_DIRECTORY, HOST_KEY = "etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?")
 # Generates host keys at boot where it is enabled. Without any, sshd does not start.
 KEY_MAKERS = (
     ("etc/systemd/system/multi-user.target.wants", "neuca-host-keys.service"),
@@ -85,11 +85,22 @@ class Trace(NamedTuple):
         return f'{verb} "{self.path}"'
 
     def run(self) -> None:
-        """Raises ApplyError."""
-        if self.emptied:
-            _truncate_file(self.path)
-        else:
+        """Remove or truncate the file; an empty one keeps owner, mode, label. Raises ApplyError."""
+        if not self.emptied:
             write_files({self.path: None})
+            return
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            why = error.strerror
+            if error.errno == errno.ELOOP:
+                why = "it is a symbolic link, which is not followed"
+            raise ApplyError(f'empty "{self.path}": {why}', error.errno or 0) from error
 
 
 class Findings(NamedTuple):
@@ -107,8 +118,8 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
     ours += [Trace(path) for path in own if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))
-    directory, key = root / HOST_KEYS[0], HOST_KEYS[1]
-    keys = [Trace(directory / name) for name in names_in(directory) if key.fullmatch(name)]
+    directory = root / SSH_DIRECTORY
+    keys = [Trace(directory / name) for name in names_in(directory) if HOST_KEY.fullmatch(name)]
     host = identity_files(root)
     # Only if the next boot makes new ones.
     if any(matching_paths(root / place, unit) for place, unit in KEY_MAKERS):
@@ -204,19 +215,3 @@ def lock_files(config: Config) -> tuple[Path, ...]:
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
     return lock_holder(config.daemon_lock)
-
-
-def _truncate_file(path: Path) -> None:
-    """Truncate a file in place, so that it keeps its owner, mode and label."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            os.ftruncate(descriptor, 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        why = error.strerror
-        if error.errno == errno.ELOOP:
-            why = "it is a symbolic link, which is not followed"
-        raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error
