@@ -129,7 +129,10 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
             why = error.text
             raise
         finally:
-            keep_reason(device.name, why, run_directory)
+            log = records.load_volumes(run_directory)
+            reasons = {**log.refused, device.name: why}.items()
+            refused = {name: reason for name, reason in reasons if reason}
+            records.save_volumes(run_directory, log._replace(refused=refused))
     return kind, why
 
 
@@ -243,11 +246,3 @@ def unreported_lines(lines: Sequence[str], run_directory: Path) -> list[str]:
             now = records.load_volumes(run_directory)
             records.save_volumes(run_directory, now._replace(reported=tuple(lines)))
     return [line for line in lines if line not in log.reported]
-
-
-def keep_reason(name: str, why: str, run_directory: Path) -> None:
-    """Record why a volume is not used; an empty reason removes the record."""
-    log = records.load_volumes(run_directory)
-    reasons = {**log.refused, name: why}
-    reasons = {device: reason for device, reason in reasons.items() if reason}
-    records.save_volumes(run_directory, log._replace(refused=reasons))

@@ -100,7 +100,10 @@ def capture_image(config: Config, root: Path, findings: Findings, destination: P
             words = [str(root), str(top)]
             for file, original in _stage_replacements(Path(place), root, findings):
                 words += [str(file), str(top / original.relative_to(root))]
-            absent = [*excluded_paths(config, findings), *results, new, Path(place)]
+            traces = [trace for trace in findings.traces if isinstance(trace, Trace)]
+            absent = [trace.path for trace in traces if not trace.emptied]
+            # Also what the agent may write meanwhile.
+            absent += [*image_clean.own_files(config), *results, new, Path(place)]
             words += [*tar_arguments(root, destination, absent), f"--directory={top}", "."]
             changed = archive.fill(words, destination)
         lines = [_checksum_line(digest, name) for name, digest in archive.digest_by_name.items()]
@@ -130,14 +133,6 @@ def _created_file(new: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             new.unlink()
-
-
-def excluded_paths(config: Config, findings: Findings) -> list[Path]:
-    """The files that the copy does not have: also those that the agent may write meanwhile."""
-    traces = [
-        trace.path for trace in findings.traces if isinstance(trace, Trace) and not trace.emptied
-    ]
-    return [*traces, *image_clean.own_files(config)]
 
 
 def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[Path, bytes]]:

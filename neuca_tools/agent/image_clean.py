@@ -65,7 +65,7 @@ IDENTITY = (
 METRICS = "var/lib/prometheus/node-exporter/neuca.prom"  # neuca-metrics.service writes it
 MACHINE_ID = "etc/machine-id"
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
-HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
+SSH_DIRECTORY, HOST_KEY = "etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?")
 # Generates host keys at boot where it is enabled. Without any, sshd does not start.
 KEY_MAKERS = (
     ("etc/systemd/system/multi-user.target.wants", "neuca-host-keys.service"),
@@ -85,11 +85,22 @@ class Trace(NamedTuple):
         return f'{verb} "{self.path}"'
 
     def run(self) -> None:
-        """Raises ApplyError."""
-        if self.emptied:
-            _truncate_file(self.path)
-        else:
+        """Remove or truncate the file; an empty one keeps owner, mode, label. Raises ApplyError."""
+        if not self.emptied:
             write_files({self.path: None})
+            return
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            why = error.strerror
+            if error.errno == errno.ELOOP:
+                why = "it is a symbolic link, which is not followed"
+            raise ApplyError(f'empty "{self.path}": {why}', error.errno or 0) from error
 
 
 class Findings(NamedTuple):
@@ -107,9 +118,11 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
     ours += [Trace(path) for path in own if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))
-    keys, host = host_keys(root), identity_files(root)
+    directory = root / SSH_DIRECTORY
+    keys = [Trace(directory / name) for name in names_in(directory) if HOST_KEY.fullmatch(name)]
+    host = identity_files(root)
     # Only if the next boot makes new ones.
-    if any(matching_paths(root / directory, pattern) for directory, pattern in KEY_MAKERS):
+    if any(matching_paths(root / place, unit) for place, unit in KEY_MAKERS):
         return Findings((*ours, *host, *keys))
     return Findings((*ours, *host), tuple(keys))
 
@@ -133,34 +146,28 @@ def guest_records(config: Config) -> list[Path]:
 
 def named_files(config: Config) -> list[Path]:
     """Those of `own_files` that no record for root alone lists. Raises ObserveError."""
-    run, place = config.run_directory, config.log_path.parent
+    state, run, place = config.state_directory, config.run_directory, config.log_path.parent
     log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")  # or an older part of it
     logs = matching_paths(config.log_directory, "script-*.log")
     logs += [place / name for name in names_in(place) if log.fullmatch(name)]
     logs += [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
-    files = [*map(Path, own_paths(config)), *_state_files(config)]
+    files = [*map(Path, own_paths(config)), *matching_paths(state, REPORTS)]
+    archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    names = (*STATE_FILES, *archive, store.REASON_FILE, config.daemon_lock.name, _FORMER_TABLE)
+    files += [*(state / name for name in names), *guest_records(config)]
+    for directory in (state / first_boot.PLACE, state / records.SCRIPTS):
+        files += [directory / name for name in names_in(directory)]
+    files += version1.own_files(state)
     files += [config.state.spare / name for name in STATE_FILES]
     files += matching_paths(run / CLIENTS, "*")
     files += [run / name for name in (*IN_RUN, *outcome.file_names())]
-    installed = config.state_directory / GENERATED_FILES_LIST
+    installed = state / GENERATED_FILES_LIST
     return [*first_boot.udev_rules(config), *logs, *files, *_begun(files), installed]
 
 
 def _begun(files: Iterable[Path]) -> list[Path]:
     """What an interrupted write of these files leaves."""
     return [path.with_name(path.name + NEW) for path in files]
-
-
-def _state_files(config: Config) -> list[Path]:
-    state = config.state_directory
-    files = matching_paths(state, REPORTS)
-    archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
-    names = (*STATE_FILES, *archive, store.REASON_FILE, config.daemon_lock.name, _FORMER_TABLE)
-    files += [state / name for name in names]
-    files += guest_records(config)
-    for place in (state / first_boot.PLACE, state / records.SCRIPTS):
-        files += [place / name for name in names_in(place)]
-    return [*files, *version1.own_files(state)]
 
 
 def identity_files(root: Path) -> list[Trace]:
@@ -181,13 +188,6 @@ def identity_files(root: Path) -> list[Trace]:
     if content is None or content.strip() in NO_IDENTITY:
         return traces
     return [Trace(machine_id, emptied=True), *traces]
-
-
-def host_keys(root: Path) -> list[Trace]:
-    """The host keys of the SSH server, with their certificates. Raises ObserveError."""
-    directory, pattern = HOST_KEYS
-    place = root / directory
-    return [Trace(place / name) for name in names_in(place) if pattern.fullmatch(name)]
 
 
 @contextmanager
@@ -215,19 +215,3 @@ def lock_files(config: Config) -> tuple[Path, ...]:
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
     return lock_holder(config.daemon_lock)
-
-
-def _truncate_file(path: Path) -> None:
-    """Truncate a file in place, so that it keeps its owner, mode and label."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            os.ftruncate(descriptor, 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        why = error.strerror
-        if error.errno == errno.ELOOP:
-            why = "it is a symbolic link, which is not followed"
-        raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error

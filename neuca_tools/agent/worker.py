@@ -286,11 +286,15 @@ def _await_coldplug(config: Config) -> None:
 def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     """Make a pass; `source_seconds` is how long the sources took."""
     from neuca_tools.agent.reconcile import run_pass
+    from neuca_tools.state import changes, records
 
     sha256 = intake.stored.sha256 if intake.stored else ""
     result = JobResult(made_pass=True, sha256=sha256, left_out=tuple(job.left_out))
     try:
-        _forget_gone(job)
+        if job.gone:  # forget what was set on these interfaces, even on those that are back
+            record = records.load_record(job.config.state)
+            record = changes.without_indexes(record, lambda _, index: index in job.gone)
+            records.save_record(job.config.state, record)
         waits = not job.start  # systemd waits for the first pass
         report, status = run_pass(job.config, intake, job.start, job.left_out, waits_for_dad=waits)
     except NeucaError as error:
@@ -317,16 +321,6 @@ def _with_report(result: JobResult, report: Report, status: Status) -> JobResult
         new_links=report.new_links,
         deadline=None if age is None else time.monotonic() - hostid.boot_age() + age,
     )
-
-
-def _forget_gone(job: Job) -> None:
-    """Forget what was set on interfaces that disappeared, even on those that are back."""
-    if job.gone:
-        from neuca_tools.state import changes, records
-
-        record = records.load_record(job.config.state)
-        record = changes.without_indexes(record, lambda _, index: index in job.gone)
-        records.save_record(job.config.state, record)
 
 
 def _log_end(report: Report, status: Status, source_seconds: float) -> None:

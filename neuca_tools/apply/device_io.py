@@ -32,21 +32,16 @@ def read_settings(world: World, asked: Mapping[int, Collection[str]]) -> dict[in
             index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
         }
-        for index, dns in _dns_settings(asked).items():
-            settings_by_index[index] = joined_settings([settings_by_index[index], dns])
+        named = [index for index, groups in asked.items() if groups_through("resolved", groups)]
+        if named:
+            with Bus() as bus:
+                dns_by_index = Resolved(bus).read(named, groups_through("resolved", SETTINGS))
+            for index, dns in dns_by_index.items():
+                settings_by_index[index] = joined_settings([settings_by_index[index], dns])
         return settings_by_index
     except OSError as error:
         what = "ask the kernel for the settings of network devices"
         raise ObserveError(f"{what}: {error.strerror or error}") from error
-
-
-def _dns_settings(asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
-    """The DNS settings of the devices that they are of interest for, by index."""
-    indexes = [index for index, groups in asked.items() if groups_through("resolved", groups)]
-    if not indexes:
-        return {}
-    with Bus() as bus:
-        return Resolved(bus).read(indexes, groups_through("resolved", SETTINGS))
 
 
 def _read_device(

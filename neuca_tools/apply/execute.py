@@ -235,21 +235,14 @@ def _try_batch(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaErro
     try:
         if len(batch) == 1:
             batch[0].run(writer)
-        else:
-            _run_together(batch, writer)
+        elif files := of_kind(batch, WriteFile):
+            writer.write_files({file.path: file.content for file in files})
+        elif unmanaged := of_kind(batch, Unmanage):
+            names = [operation.on.name for operation in unmanaged]
+            writer.managers.unmanage(unmanaged[0].manager, names)
+        elif attributes := of_kind(batch, SetAttribute):
+            values = {operation.setting: operation.after for operation in attributes}
+            writer.links.set_attributes(writer.index(attributes[0].on), values)
     except (ApplyError, ManagerError, ObserveError) as error:
         return error
     return None
-
-
-def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
-    files, unmanaged = of_kind(batch, WriteFile), of_kind(batch, Unmanage)
-    attributes = of_kind(batch, SetAttribute)
-    if files:
-        writer.write_files({file.path: file.content for file in files})
-    elif unmanaged:
-        names = [operation.on.name for operation in unmanaged]
-        writer.managers.unmanage(unmanaged[0].manager, names)
-    elif attributes:
-        values = {operation.setting: operation.after for operation in attributes}
-        writer.links.set_attributes(writer.index(attributes[0].on), values)

@@ -18,7 +18,7 @@ from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.files import names_in, observed_content
-from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, LinkKey, World
+from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, LinkKey
 from neuca_tools.model.device_settings import DeviceSettings
 
 
@@ -43,9 +43,15 @@ def observe_host(
     world = replace(netlink.look(interest.hosts), age=hostid.boot_age())
     names = [device.name for device in world.devices.values()]
     words = managers.ask(names)
+    groups, settings = interest.groups_of(world), dict[int, DeviceSettings]()
+    if groups:
+        # Most hosts need neither this module nor the backends of all settings.
+        from neuca_tools.apply import device_io
+
+        settings = device_io.read_settings(world, groups)
     world = replace(
         world,
-        settings=_device_settings(world, interest.groups_of(world)),
+        settings=settings,
         fixed_sysctls=sysctl.is_read_only(),
         advertised=hostfacts.devices_with_advertised_routes(world)
         if interest.advertised
@@ -67,18 +73,6 @@ def observe_host(
     sysctls.update(_read_sysctls(advertised))
     unadvertised = hostfacts.values_without_advertisements(world, sysctls, config.sysctl_directory)
     return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
-
-
-def _device_settings(
-    world: World, groups: Mapping[int, Collection[str]]
-) -> Mapping[int, DeviceSettings]:
-    """The requested groups of device settings, by index. Raises ObserveError."""
-    if not groups:
-        return {}
-    # Most hosts need neither this module nor the backends of all settings.
-    from neuca_tools.apply import device_io
-
-    return device_io.read_settings(world, groups)
 
 
 def _read_sysctls(paths: Collection[str]) -> dict[str, str]:

@@ -175,12 +175,6 @@ def log_in(target: Target) -> None:
         programs.run_program("start open-iscsi", start, ISCSIADM_SECONDS, accepted=range(256))
 
 
-def delete_record(target: Target) -> None:
-    """Delete the record of a target, with its secret. Raises ApplyError."""
-    if record_paths(target):
-        target.run(f"forget {target.name}", "--op", "delete")
-
-
 # --- What the kernel says -------------------------------------------------------------------------
 
 

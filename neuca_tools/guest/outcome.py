@@ -89,11 +89,6 @@ def save_outcome(directory: Path, outcome: Outcome) -> None:
     save_state(directory, file_name(outcome.feature), outcome.to_json(), 0o644)
 
 
-def forget_outcome(directory: Path, feature: str) -> None:
-    """Remove the findings of a feature that is switched off. Raises ApplyError."""
-    write_files({directory / file_name(feature): None})
-
-
 def load_outcome(directory: Path, feature: str) -> Optional[Outcome]:
     """The last findings; None if it has not run since the boot, or if they are unreadable."""
     with suppress(RecordError, ValueError, TypeError, KeyError):

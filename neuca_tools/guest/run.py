@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 
 from neuca_tools.config import Config
 from neuca_tools.errors import ConfigError, NeucaError
-from neuca_tools.files import locked
+from neuca_tools.files import locked, write_files
 from neuca_tools.guest import hostname, outcome, scripts, storage, users
 from neuca_tools.guest.base import FEATURES, Finding, Guest
 from neuca_tools.guest.outcome import Outcome
@@ -64,7 +64,7 @@ def run_guest(
                 if feature.is_on(config):
                     needs_retry |= _run_and_save(name, runs[name], guest).needs_retry
                 else:
-                    outcome.forget_outcome(config.run_directory, name)
+                    write_files({config.run_directory / outcome.file_name(name): None})
             outcome.end_run(config.run_directory, intake.stored.sha256)
             if not outcome.is_due(config.run_directory):
                 return not needs_retry

@@ -247,7 +247,8 @@ def _log_out(target: Target) -> None:
             raise ApplyError(f"log out of {target.name}: /dev/{name} is in use: {user}")
     if iscsi.find_session(target) is not None:
         target.run(f"log out of {target.name} at {target.portal}", "--logout")
-    iscsi.delete_record(target)
+    if iscsi.record_paths(target):  # with the secret
+        target.run(f"forget {target.name}", "--op", "delete")
 
 
 def _unmount_disk(attached: AttachedDisk) -> None:

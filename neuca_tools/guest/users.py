@@ -73,21 +73,15 @@ def _withdraw_others(
 def requested_users(config: Config, document: Document) -> list[User]:
     """The users of the document, and the platform's keys for the login of the configuration."""
     users = {user.login: user for user in document.users}
-    login, keys = config.guest_login, tuple(platform_keys(document))
+    login, keys = config.guest_login, []
+    for item in document.platform.items if document.platform else ():
+        if item.section == PUBLIC_KEYS:  # one key, or on some platforms several lines
+            words_of_lines = map(str.split, item.value.splitlines())
+            keys += [" ".join(words) for words in words_of_lines if words]
     if login and keys:
         user = users.get(login, User(login, sudo=False))
         users[login] = User(login, user.sudo, (*user.keys, *keys))
     return list(users.values())
-
-
-def platform_keys(document: Document) -> Iterator[str]:
-    """The public keys of the platform. Some platforms give one to a value, others several lines."""
-    if document.platform is None:
-        return
-    for item in document.platform.items:
-        if item.section == PUBLIC_KEYS:
-            lines = (" ".join(line.split()) for line in item.value.splitlines())
-            yield from filter(None, lines)
 
 
 def _set_up_user(user: User, timeout_seconds: float) -> Iterator[Finding]:
@@ -149,17 +143,14 @@ def recorded_logins(config: Config) -> set[str]:
     """The users that have, or may have, our keys or sudo file. Raises ApplyError if unknown."""
     try:
         data = read_state(config.state_directory, RECORD)
-        return set() if data is None else {_valid_login(login) for login in data["logins"]}
+        logins = [] if data is None else data["logins"]
+        if not all(isinstance(login, str) and re.fullmatch(LOGIN, login) for login in logins):
+            raise ValueError
+        return {*logins}
     except (RecordError, ValueError, TypeError, KeyError) as error:
         path, cause = config.state_directory / RECORD, error.__cause__
         why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"
         raise ApplyError(f'read the list of managed keys and sudo files "{path}": {why}') from error
-
-
-def _valid_login(value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(LOGIN, value):
-        return value
-    raise ValueError
 
 
 class UserWithdrawal(NamedTuple):

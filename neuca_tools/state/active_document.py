@@ -238,7 +238,11 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
     usable = _complete_part(answer, usable, before)
     if usable.text is None and usable.platform is None:
-        intake = _without_document(answer, directory, usable.refused, bool(other))
+        reason = f"{answer.source} now has no NEuca document"
+        if usable.refused:
+            reason = f"what {answer.source} provides now is refused"
+        intake = Intake(reason=reason) if other else last_good(directory, reason)
+        intake = intake._replace(none_for_us=not usable.refused)
     else:
         intake = _merge_parts(answer, usable, before)
         if intake.document is None:
@@ -269,15 +273,6 @@ def _complete_part(answer: Answer, usable: _Usable, before: StoredDocument) -> _
     if answer.origin is not None or usable.text in (None, before.text):
         raise IncompleteError(text)
     return usable._replace(platform=None, refused=text)
-
-
-def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
-    """The last good document, unless it is another machine's (`other`)."""
-    reason = f"{answer.source} now has no NEuca document"
-    if refused:
-        reason = f"what {answer.source} provides now is refused"
-    intake = Intake(reason=reason) if other else last_good(directory, reason)
-    return intake._replace(none_for_us=not refused)
 
 
 def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:

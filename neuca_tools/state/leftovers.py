@@ -72,9 +72,9 @@ def change_nics(record: Record, macs: Collection[str], **changes: Any) -> Record
 
 def describe_leftovers(record: Record, observed: NetworkState, world: World) -> Iterator[str]:
     """A sentence for each address and route that is still present."""
-    for key, link, manager in _leaving_links(record, observed):
-        texts = [f"address {address}" for _, address in _leased_on(key, link, world)]
-        hops = (hop for hop in observed.hops if hop.left_over and hop.link == key)
+    for link, manager in _leaving_links(record, observed):
+        texts = [f"address {address}" for address in _leased_on(link, world)]
+        hops = (hop for hop in observed.hops if hop.left_over and hop.link == link.key)
         texts += (f"route to {hop.to}{f' via {hop.via}' if hop.via else ''}" for hop in hops)
         for text in texts:
             yield f"{manager} had added the {text} to {link.name} before a document named it"
@@ -121,7 +121,7 @@ def describe_kept(
 ) -> Iterator[str]:
     """A sentence for each NIC whose automatic settings have to stay."""
     lines = automatic_default_routes(world, roles.guard.management)
-    for _, link, manager in _leaving_links(record, observed):
+    for link, manager in _leaving_links(record, observed):
         for family in (4, 6):
             if (link.index, family) in lines:
                 yield (
@@ -134,19 +134,18 @@ def _leased_addresses(
     record: Record, observed: NetworkState, world: World
 ) -> set[tuple[LinkKey, Address]]:
     """The addresses with a lifetime on the links that a manager is leaving."""
-    links = _leaving_links(record, observed)
-    return {pair for key, link, _ in links for pair in _leased_on(key, link, world)}
+    links = [link for link, _ in _leaving_links(record, observed)]
+    return {(link.key, address) for link in links for address in _leased_on(link, world)}
 
 
-def _leased_on(key: LinkKey, link: Link, world: World) -> Iterator[tuple[LinkKey, Address]]:
-    for address in link.addresses:
-        if (link.index, address) in world.leased_addresses:
-            yield key, address
+def _leased_on(link: Link, world: World) -> list[Address]:
+    leased = world.leased_addresses
+    return [address for address in link.addresses if (link.index, address) in leased]
 
 
-def _leaving_links(record: Record, observed: NetworkState) -> Iterator[tuple[LinkKey, Link, str]]:
+def _leaving_links(record: Record, observed: NetworkState) -> Iterator[tuple[Link, str]]:
     """The NICs that a manager is leaving, with its name for people."""
     for key, link in observed.links.items():
         leaving = record.nics.get(key.mac, UNRECORDED).leaving
         if leaving in TITLES and key.vlan_id is None:
-            yield key, link, TITLES[leaving]
+            yield link, TITLES[leaving]

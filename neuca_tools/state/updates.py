@@ -48,8 +48,11 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
     for mac in resolution.roles.by_mac:
         if not has_rule(mac, resolution, record, dataplane):
             continue
-        nic = nics.get(mac, UNRECORDED)
-        name = _name_to_record(mac, nic, resolution)
+        nic, key = nics.get(mac, UNRECORDED), LinkKey(mac)
+        # The first name seen, until a document requests another one that can be given.
+        granted = resolution.names.get(key, "")
+        is_requested = granted != "" and granted == resolution.requested_name(key)
+        name = granted if is_requested or not nic.name else nic.name
         lasting = _lasting_role(mac, resolution, dataplane)
         doubtful = resolution.roles.choice.by_automatic_route_only.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
@@ -95,15 +98,6 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
     nics = {mac: record.nics.get(mac, UNRECORDED) for mac in virtual}
     nics.update((mac, nic) for mac, nic in record.nics.items() if not LinkKey(mac).virtual_kind)
     return nics
-
-
-def _name_to_record(mac: str, nic: NicRecord, resolution: Resolution) -> str:
-    """The first name seen, until a document requests another name that can be given."""
-    key = LinkKey(mac)
-    granted = resolution.names.get(key, "")
-    if granted and granted == resolution.requested_name(key):
-        return granted
-    return nic.name or granted
 
 
 def _lasting_role(
