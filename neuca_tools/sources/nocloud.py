@@ -96,10 +96,8 @@ class NoCloud(Directory):
         place = place.rstrip("/")
         if place.startswith("http://"):
             seed = self._fetched(place, deadline)
-        elif place.startswith("file:///"):
-            seed = _read_directory(Path(place[len("file://") :]))
-        elif place.startswith("/"):
-            seed = _read_directory(Path(place))
+        elif place.startswith(("/", "file:///")):
+            seed = _read_directory(Path(place.removeprefix("file://")))
         else:
             what = f'the seed is at "{place}"'
             raise SourceError(f"{what}, which is neither http://ADDRESS/ nor a path")
