@@ -264,11 +264,9 @@ class Netlink(AbstractContextManager["Netlink"]):
     # --- requests ---
 
     def _request(self, what: str, command: Any, done: tuple[int, ...] = (), **options: Any) -> Any:
-        """Make one request, without the arguments that are None. Raises ApplyError.
-
-        The errors in `done` mean that there is nothing left to do; verification checks that in any
-        case.
-        """
+        """Make one request, without the arguments that are None. Raises ApplyError."""
+        # The errors in `done` mean that there is nothing left to do; verification checks that
+        # anyway.
         library = self._open_library()
         arguments = {name: value for name, value in options.items() if value is not None}
         try:
