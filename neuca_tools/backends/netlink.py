@@ -299,7 +299,7 @@ def _address_arguments(index: int, address: Address) -> dict[str, Any]:
 
 
 def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) -> Callable[..., Any]:
-    """`get`, with an OSError for EBUSY: pyroute2 before 0.9 repeats other errors for 9 s."""
+    """`get`, with an OSError for EBUSY: pyroute2 before 0.9 repeats a NetlinkError for 9 s."""
 
     def get_once(*arguments: Any, **options: Any) -> Any:
         try:
