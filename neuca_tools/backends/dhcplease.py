@@ -55,35 +55,28 @@ class TimedAddress(NamedTuple):
 
 
 class LeaseContent(NamedTuple):
-    """What a client wants to set. `mtu`: in bytes, 0 if there is none.
-
-    `family`: of the routes, 0 if this client sets none, as they share a table.
-    """
+    """What a client wants to set."""
 
     addresses: tuple[TimedAddress, ...]
-    mtu: int = 0
+    mtu: int = 0  # in bytes, 0 if there is none
     routes: tuple[Route, ...] = ()
-    family: int = 0
+    family: int = 0  # of the routes, 0 if this client sets none, as they share a table
 
 
 # No NamedTuple: the field `index` would hide a method of tuples.
 @dataclass
 class LeaseRecord:
-    """What a lease has set, as its file has it. `mtu_before`: the MTU to restore, 0 for none.
-
-    `addresses` has the second at which each ends, 0 for never. Files of earlier releases have a
-    single `address`, which ends at the second `until`.
-    """
+    """What a lease has set, as its file has it."""
 
     index: int
     protocol: Optional[str] = None
     table: int = 0
     family: int = 4
     mtu: int = 0
-    mtu_before: int = 0
-    addresses: Mapping[str, int] = field(default_factory=dict)
+    mtu_before: int = 0  # to restore, 0 for none
+    addresses: Mapping[str, int] = field(default_factory=dict)  # the second of their end, 0: never
     refused: str = ""
-    address: str = ""
+    address: str = ""  # the only one in files of earlier releases, which ends at `until`
     until: int = 0
 
 

@@ -73,7 +73,7 @@ def devices_with_advertised_routes(world: World) -> frozenset[int]:
 
 
 def _read_profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
-    """The profiles, the administrator's before shipped ones, and why others cannot be read."""
+    """The profiles, an administrator's in place of a shipped one, and why others are unusable."""
     profiles, faults = [], []
     for name in dict.fromkeys(choice.profiles):
         try:

@@ -101,16 +101,14 @@ def present_macs() -> frozenset[str]:
 
 
 def leased_without_end(world: World) -> frozenset[tuple[int, Address]]:
-    """The IPv4 addresses of dhclient and udhcpc, and link-local ones, by the indexes of devices.
-
-    A client gives itself a link-local one, and with dhcpcd a default route, if no server responds
-    (RFC 3927): a host on the link only has to be silent. Beside an address that was set by hand, it
-    is not counted.
-    """
+    """The IPv4 addresses of dhclient and udhcpc, and link-local ones, by the indexes of devices."""
     leases = {*_client_leases(world)}
     pairs = {(index, address) for index, own in world.addresses.items() for address in own}
     pairs -= world.marked_addresses | world.leased_addresses | leases
     ipv4 = {pair for pair in pairs if pair[1].version == 4}
+    # A client gives itself a link-local one, and with dhcpcd a default route, if no server responds
+    # (RFC 3927): a host on the link only has to be silent. Beside an address that was set by hand,
+    # it is not counted.
     link_local = {pair for pair in ipv4 if pair[1].is_link_local}
     by_hand = {index for index, _ in ipv4 - link_local}
     return frozenset(leases | {pair for pair in link_local if pair[0] not in by_hand})
@@ -129,23 +127,19 @@ def _client_leases(world: World) -> Iterator[tuple[int, Address]]:
 
 
 def _udhcpc_interfaces() -> frozenset[str]:
-    """The names of the interfaces on which udhcpc has been started; it records no leases.
-
-    Its addresses and routes look like those of an administrator, as those of dhclient do. The names
-    of the pid files are those of BusyBox and ifupdown, and of OpenRC.
-    """
+    """The names of the interfaces on which udhcpc has been started; it records no leases."""
+    # Its addresses and routes look like those of an administrator, as those of dhclient do. The
+    # names of the pid files are those of BusyBox and ifupdown, and of OpenRC.
     files = readable_paths(Path("/run"), "udhcpc[.-]*.pid")
     return frozenset(path.stem[len("udhcpc.") :] for path in files)
 
 
 def _dhclient_leases() -> frozenset[tuple[str, str]]:
-    """Interface name and IPv4 address of each lease of dhclient (dhclient.leases(5)).
-
-    The address of an infinite lease looks like one that an administrator has set: its lifetime in
-    the kernel is infinite too, and the script of dhclient adds its routes without a protocol of
-    their own. The end of the lease in the file is no help: for an infinite lease it is a date about
-    136 years ahead. A file that cannot be read counts as one without leases.
-    """
+    """Interface name and IPv4 address of each lease of dhclient (dhclient.leases(5))."""
+    # The address of an infinite lease looks like one that an administrator has set: its lifetime in
+    # the kernel is infinite too, and the script of dhclient adds its routes without a protocol of
+    # their own. The end of the lease in the file is no help: for an infinite lease it is a date
+    # about 136 years ahead. A file that cannot be read counts as one without leases.
     paths = chain.from_iterable(starmap(readable_paths, _LEASE_FILES))
     texts = (text_of(path, _MAX_LEASE_BYTES) for path in islice(paths, _MAX_LEASE_FILES))
     return frozenset(chain.from_iterable(map(_leases_in, texts)))

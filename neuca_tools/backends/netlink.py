@@ -264,11 +264,9 @@ class Netlink(AbstractContextManager["Netlink"]):
     # --- requests ---
 
     def _request(self, what: str, command: Any, done: tuple[int, ...] = (), **options: Any) -> Any:
-        """Make one request, without the arguments that are None. Raises ApplyError.
-
-        The errors in `done` mean that there is nothing left to do; verification checks that in any
-        case.
-        """
+        """Make one request, without the arguments that are None. Raises ApplyError."""
+        # The errors in `done` mean that there is nothing left to do; verification checks that
+        # anyway.
         library = self._open_library()
         arguments = {name: value for name, value in options.items() if value is not None}
         try:
@@ -301,7 +299,7 @@ def _address_arguments(index: int, address: Address) -> dict[str, Any]:
 
 
 def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) -> Callable[..., Any]:
-    """`get`, with an OSError for EBUSY: pyroute2 before 0.9 repeats other errors for 9 s."""
+    """`get`, with an OSError for EBUSY: pyroute2 before 0.9 repeats a NetlinkError for 9 s."""
 
     def get_once(*arguments: Any, **options: Any) -> Any:
         try:

@@ -129,12 +129,10 @@ def announce_interfaces(interfaces: Mapping[int, str], seconds: float) -> frozen
 
 
 def serves_this_namespace() -> bool:
-    """Whether udevd runs and serves the network namespace of this process.
-
-    A process in another network namespace sees the host's /run and often the host's /sys, which
-    shows the namespace in which it was mounted. The same applies to NetworkManager and networkd and
-    the host's bus.
-    """
+    """Whether udevd runs and serves the network namespace of this process."""
+    # A process in another network namespace sees the host's /run and often the host's /sys, which
+    # shows the namespace in which it was mounted. The same applies to NetworkManager and networkd
+    # and the host's bus.
     own, first = _network_namespace("self"), _network_namespace("1")
     if not _CONTROL.exists() or (own and first and own != first):
         return False

@@ -29,17 +29,12 @@ _BASE = rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-
 
 
 class Url(NamedTuple):
-    """A base URL.
+    """A base URL."""
 
-    address: a literal address; an IPv6 address may have a `%zone`
-    prefix: the path, empty or starting with a slash
-    device: the interface to which the socket is bound; empty for none
-    """
-
-    address: str
+    address: str  # a literal address; an IPv6 address may have a `%zone`
     port: int = 80
-    prefix: str = ""
-    device: str = ""
+    prefix: str = ""  # the path, empty or starting with a slash
+    device: str = ""  # the interface to which the socket is bound; empty for none
 
     @property
     def authority(self) -> str:
@@ -79,26 +74,19 @@ def _is_literal(text: str, version: int) -> bool:
 
 
 class Surroundings(NamedTuple):
-    """What the sources need to know about the host and its configuration.
-
-    check_platform: `auto` asks only the services of the cloud that the firmware names
-    volumes: documents copied from volumes may be used
-    outlets: the interfaces through which requests may go, the likeliest management NIC first
-    own_addresses: the addresses of this host; these and loopback need no outlet
-    nic_macs: those of all NICs
-    origin: the service that has answered for this instance; if set, no other one is asked
-    blocked: the reason if there is no outlet
-    """
+    """What the sources need to know about the host and its configuration."""
 
     run_directory: Path = RUN_DIRECTORY
-    check_platform: bool = True
+    check_platform: bool = True  # `auto` asks only the services of the cloud in the firmware
     dmi: Path = Path("/sys/class/dmi/id")
     proc: Path = Path("/proc")
-    volumes: bool = True
-    outlets: tuple[Outlet, ...] = ()
-    own_addresses: frozenset[str] = frozenset()
-    nic_macs: frozenset[str] = frozenset()
+    volumes: bool = True  # documents copied from volumes may be used
+    outlets: tuple[Outlet, ...] = ()  # for requests, the likeliest management NIC first
+    own_addresses: frozenset[str] = frozenset()  # of this host; they and loopback need no outlet
+    nic_macs: frozenset[str] = frozenset()  # those of all NICs
+    # The service that has answered for this instance; if set, no other one is asked.
     origin: Optional[MetadataService] = None
+    # The reason if there is no outlet.
     blocked: str = "no NIC that may be for management has a route to it"
 
 
@@ -106,14 +94,11 @@ DEFAULT_SURROUNDINGS = Surroundings()
 
 
 class Deadline(NamedTuple):
-    """A point in time on the monotonic clock, and the budget in seconds for error messages.
-
-    `stop`, if not None, is a descriptor that becomes readable when no response is needed any more.
-    """
+    """A point in time on the monotonic clock, and the budget in seconds for error messages."""
 
     end: float
     budget: float
-    stop: Optional[int] = None
+    stop: Optional[int] = None  # a descriptor, readable once no response is needed any more
 
     @classmethod
     def after(cls, budget: float, stop: Optional[int] = None) -> Deadline:
@@ -141,13 +126,10 @@ class Deadline(NamedTuple):
 
 
 class Token(NamedTuple):
-    """The IMDSv2 token of a service, or a cached part of its tree; an empty value means none.
-
-    `expires` is in seconds on the monotonic clock, which all processes of one boot share.
-    """
+    """The IMDSv2 token of a service, or a cached part of its tree; an empty value means none."""
 
     value: str
-    expires: float
+    expires: float  # in seconds on the monotonic clock, which all processes of one boot share
 
     def __repr__(self) -> str:
         return "Token()"
@@ -187,25 +169,16 @@ class Session(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer of one source.
-
-    data: the user-data; None if the source positively has none
-    session: the session for the next look
-    parts: the platform's own documents by name (`documents.platform`)
-    instance: the instance ID with its kind (`ec2:i-0abc`) if it is in none of the parts, else empty
-    origin: the service that answered, None for a source without network
-    outlet: the interface through which the answer came, None for none
-    unread: why the platform's documents could not be read; empty if they were
-    """
+    """The answer of one source."""
 
     source: str
-    data: Optional[bytes]
-    session: Session = Session()
-    parts: Mapping[str, bytes] = {}
-    instance: str = ""
-    origin: Optional[MetadataService] = None
-    outlet: Optional[Outlet] = None
-    unread: str = ""
+    data: Optional[bytes]  # the user-data; None if the source positively has none
+    session: Session = Session()  # for the next look
+    parts: Mapping[str, bytes] = {}  # the platform's own documents by name (`documents.platform`)
+    instance: str = ""  # its ID with its kind (`ec2:i-0abc`) if it is in none of the parts
+    origin: Optional[MetadataService] = None  # what answered; None for a source without network
+    outlet: Optional[Outlet] = None  # the interface through which the answer came, None for none
+    unread: str = ""  # why the platform's documents could not be read; empty if they were
 
     def __repr__(self) -> str:
         # The rest may have secrets, even `instance`: a service may answer every path alike.

@@ -71,19 +71,18 @@ class OpenStack(Service):
         metadata = self._get(instance.OPENSTACK, deadline, _NO_OPENSTACK)
         if metadata is None:
             return Answer(self.name, None, session)
-        url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
+        what = f"GET {self.url}/openstack/latest/"
         # Another service may answer every path alike.
         if not metadata.lstrip(b"\xef\xbb\xbf\t\n\r ").startswith(b"{"):  # a BOM, blanks
-            raise SourceError(f"GET {url}: the response is not a JSON object")
+            raise SourceError(f"{what}{instance.OPENSTACK}: the response is not a JSON object")
         if b'"uuid"' not in metadata:
-            raise IncompleteError(f"GET {url}: the response has no uuid")
+            raise IncompleteError(f"{what}{instance.OPENSTACK}: the response has no uuid")
         parts = {instance.OPENSTACK: metadata}
         network = self._get(openstack.NAME, deadline)
         if network is not None:
             parts[openstack.NAME] = network
         elif openstack.NAME in (self._get("", deadline) or b"").decode("utf-8", "replace").split():
-            url = f"{self.url}/openstack/latest/{openstack.NAME}"
-            raise IncompleteError(f"GET {url}: HTTP 404, but the service lists it")
+            raise IncompleteError(f"{what}{openstack.NAME}: HTTP 404, but the service lists it")
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
     def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:

@@ -171,14 +171,12 @@ class Ec2(Service):
         return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:
-        """A new token, empty if the service has none.
-
-        No response also means version 1: the answer to PUT has a hop limit of 1 and is lost behind
-        a forwarder. The absence of tokens is cached for as long as a token is valid, since a guest
-        may be moved to another service.
-        """
+        """A new token, empty if the service has none."""
         path, value = "/latest/api/token", ""
         headers = {f"{self.tokens}-ttl-seconds": str(_TOKEN_SECONDS)}
+        # No response also means version 1: the answer to PUT has a hop limit of 1 and is lost
+        # behind a forwarder. The absence of tokens is cached for as long as a token is valid, since
+        # a guest may be moved to another service.
         with suppress(SourceTimeoutError):
             response = self.request("PUT", path, headers, deadline.share(3))
             if response.status not in (200, *_NO_TOKENS):

@@ -81,11 +81,9 @@ class VMware(Source):
             reason = clip(message.decode("ascii", "replace"))
             ending = f"vmware-rpctool ended with status {status}"
             raise SourceError(": ".join(filter(None, (what, ending, reason))))
-        # The tool appends a newline.
-        value = output[:-1]
-        if status or value.decode("ascii", "replace").strip() in _UNSET:
-            return None
-        return value
+        value = output[:-1]  # the tool appends a newline
+        is_unset = status or value.decode("ascii", "replace").strip() in _UNSET
+        return None if is_unset else value
 
 
 def _run_command(command: list[str], deadline: Deadline) -> tuple[int, bytes, bytes]:

@@ -69,10 +69,8 @@ class NoCloud(Directory):
         self.surroundings = surroundings
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """The documents of the seed; none if it has neither user-data nor a network-config.
-
-        A seed has user-data and meta-data, either of which may be empty.
-        """
+        """The documents of the seed; none if it has neither user-data nor a network-config."""
+        # A seed has user-data and meta-data, either of which may be empty.
         boot = {} if self.must_exist else _boot_items(self.surroundings)
         seed = next(filter(None, map(_read_directory, self.directories)), None)
         if seed is None and not boot:
@@ -96,10 +94,8 @@ class NoCloud(Directory):
         place = place.rstrip("/")
         if place.startswith("http://"):
             seed = self._fetched(place, deadline)
-        elif place.startswith("file:///"):
-            seed = _read_directory(Path(place[len("file://") :]))
-        elif place.startswith("/"):
-            seed = _read_directory(Path(place))
+        elif place.startswith(("/", "file:///")):
+            seed = _read_directory(Path(place.removeprefix("file://")))
         else:
             what = f'the seed is at "{place}"'
             raise SourceError(f"{what}, which is neither http://ADDRESS/ nor a path")
