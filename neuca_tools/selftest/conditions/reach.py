@@ -65,38 +65,23 @@ def neighbour_overflow(session: Session) -> Optional[Hit]:
 
 
 def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[Hit]:
-    limit = host.sysctl_max(f"{SYSCTLS_BY_TABLE[table]}.gc_thresh3")
+    sysctls = SYSCTLS_BY_TABLE[table]
+    limit = host.sysctl_max(f"{sysctls}.gc_thresh3")
     samples = [look.samples_of(end) for look in session.looks]
     counted = (counter_growth(each, f"{table}.table_fulls") for each in samples)
-    full = next(filter(None, (*counted, _logged_overflow(host, table))), None)
-    if full is not None:
-        return _too_many(end, table, full, limit, overflowed=True)
-    name = f"{table}.entries"
-    entries = max((sample.counters.get(name, 0) for each in samples for sample in each), default=0)
-    if not limit or entries <= NEARLY_FULL * limit:
-        return None
-    return _too_many(end, table, Fact(name, limit, entries), limit, overflowed=False)
-
-
-def _logged_overflow(host: Host, table: str) -> Optional[Fact]:
-    """The kernel's message about this table; older kernels do not say which one they mean."""
-    others = SYSCTLS_BY_TABLE.keys() - {table}
-    rows = (row for row in host.log if not any(other in row for other in others))
-    row = next(filter(OVERFLOW.search, rows), None)
-    return None if row is None else single_fact("dmesg", row)
-
-
-def _too_many(
-    end: str, table: str, evidence: Fact, limit: Optional[int], *, overflowed: bool
-) -> Hit:
-    size, sysctls = 4 * (limit or 1024), SYSCTLS_BY_TABLE[table]
-    share, state = 0.3, "is nearly full"
-    if overflowed:
-        share, state = 0.9, "overflowed: packets are dropped without an error message"
+    fact = next(filter(None, (*counted, _logged_overflow(host, table))), None)
+    share, state = 0.9, "overflowed: packets are dropped without an error message"
+    if fact is None:
+        name, every = f"{table}.entries", chain.from_iterable(samples)
+        entries = max((sample.counters.get(name, 0) for sample in every), default=0)
+        if not limit or entries <= NEARLY_FULL * limit:
+            return None
+        share, state, fact = 0.3, "is nearly full", Fact(name, limit, entries)
+    size = 4 * (limit or 1024)
     return Hit(
         share,
         f"the neighbor table of the {end} host {state}",
-        (evidence,),
+        (fact,),
         f"likewise for {'net.ipv6' if table == 'arp_cache' else 'net.ipv4'}",
         end,
         sysctls={
@@ -105,6 +90,14 @@ def _too_many(
             f"{sysctls}.gc_thresh1": str(size // 4),
         },
     )
+
+
+def _logged_overflow(host: Host, table: str) -> Optional[Fact]:
+    """The kernel's message about this table; older kernels do not say which one they mean."""
+    others = SYSCTLS_BY_TABLE.keys() - {table}
+    rows = (row for row in host.log if not any(other in row for other in others))
+    row = next(filter(OVERFLOW.search, rows), None)
+    return None if row is None else single_fact("dmesg", row)
 
 
 def reverse_path(session: Session) -> Optional[Hit]:

@@ -127,7 +127,20 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look) and not has_small_buffer(look):
         return None
-    return _overload_hit(look) if _is_overload(look) else _overflow_hit(look)
+    if not _is_overload(look):
+        return _overflow_hit(look)
+    return Hit(
+        0.6,
+        f"{amounts.percent(look.known_loss)} of the datagrams were lost, and "
+        f"{amounts.rate(look.known_rate)} arrived: the path or the receiver takes no more"
+        f"{_fragments_clause(look)}",
+        (look.loss_fact,),
+        "or offer less (-b); nstat (UdpRcvbufErrors) tells whether it is the receiver",
+        "receiver",
+        confidence="medium",
+        sysctls=LARGER_RECEIVE_BUFFERS,
+        title=OVERLOADED,
+    )
 
 
 def _is_overload(look: Look) -> bool:
@@ -153,21 +166,6 @@ def _overflow_hit(look: Look) -> Hit:
         confidence="medium" if are_many(look) or has_small_buffer(look) else "low",
         severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
-    )
-
-
-def _overload_hit(look: Look) -> Hit:
-    return Hit(
-        0.6,
-        f"{amounts.percent(look.known_loss)} of the datagrams were lost, and "
-        f"{amounts.rate(look.known_rate)} arrived: the path or the receiver takes no more"
-        f"{_fragments_clause(look)}",
-        (look.loss_fact,),
-        "or offer less (-b); nstat (UdpRcvbufErrors) tells whether it is the receiver",
-        "receiver",
-        confidence="medium",
-        sysctls=LARGER_RECEIVE_BUFFERS,
-        title=OVERLOADED,
     )
 
 

@@ -15,6 +15,7 @@ not implemented  HTTP/2 and TLS: a foreign probe is a TCP handshake and a reques
 
 # SPDX-License-Identifier: MIT
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, pstdev
@@ -143,7 +144,11 @@ def confidence(measured: Probes) -> str:
     It follows the draft's section "Confidence of Test-Results": "low" if there were not enough
     intervals for an average, "high" if the averages were stable.
     """
-    rates = _by_interval(measured)
+    times_by_interval: dict[int, list[float]] = defaultdict(list)
+    for begun, connected, answered in zip(measured.begun, measured.connected, measured.answered):
+        times_by_interval[int(begun / INTERVAL)].append(mean((connected, answered)))
+    # RPM of the foreign probes of each interval in which there was one.
+    rates = [60 / max(SHORTEST, mean(times)) for _, times in sorted(times_by_interval.items())]
     places = range(len(rates) - DISTANCE + 1)
     averages = [mean(rates[place : place + DISTANCE]) for place in places]
     if not averages:
@@ -152,13 +157,3 @@ def confidence(measured: Probes) -> str:
     if len(last) == DISTANCE and pstdev(last) <= TOLERANCE * last[-1]:
         return "high"
     return "medium"
-
-
-def _by_interval(measured: Probes) -> list[float]:
-    """RPM of the foreign probes of each interval in which there was one."""
-    times_by_interval: dict[int, list[float]] = {}
-    for begun, connected, answered in zip(measured.begun, measured.connected, measured.answered):
-        times_by_interval.setdefault(int(begun / INTERVAL), []).append(mean((connected, answered)))
-    return [
-        60 / max(SHORTEST, mean(times_by_interval[number])) for number in sorted(times_by_interval)
-    ]

@@ -245,23 +245,19 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
     counted = tuple(interval for interval in intervals if not interval.omitted)
     late = counted
     if len(counted) == len(intervals):
-        begin = slow_start(rtt)
-        late = tuple(each for each in counted if _is_after_slow_start(each, begin))
+        begin = slow_start(rtt) - 0.5
+        # If intervals are longer than slow start, only the first one contains it.
+        late = tuple(
+            each
+            for each in counted
+            if each.start >= begin or (each.start > 0 and each.seconds > START_SECONDS)
+        )
     if len(late) > 1:
         return late
     # Too short a test: at least the first interval is left out if two remain.
     if len(counted) > 2:
         return counted[1:]
     return counted
-
-
-def _is_after_slow_start(interval: Interval, begin: float) -> bool:
-    """Whether the interval has nothing of slow start, which lasted until `begin` seconds.
-
-    If intervals are longer than slow start, only the first one contains it.
-    """
-    is_late = interval.start > 0 and interval.seconds > START_SECONDS
-    return is_late or interval.start >= begin - 0.5
 
 
 def usual_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:

@@ -131,10 +131,7 @@ def _is_udp(rows: list[Row], document: str) -> bool:
 
 
 def _are_datagrams(rows: list[Row]) -> bool:
-    """Whether the lone number of each row counts datagrams: it is in proportion to the bytes.
-
-    TCP prints a lone number too, but of retransmits.
-    """
+    """Whether lone numbers are in proportion to the bytes: datagrams, not TCP's retransmits."""
     counts = [parse_float(row.rest) or 0.0 for row in rows]
     sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
     if len(sizes) < len(rows):
