@@ -58,8 +58,7 @@ def tune_links(
         for setting, requested in _missing_settings(requests[key], layer):
             limit = _Limit(int(requested.value))
             if setting == "mtu":
-                in_bond = _mtu_in_bond(devices[key.nic], guarded)
-                limit = in_bond or _highest_mtu(key, layer, tuned, devices)
+                limit = _highest_mtu(key, layer, tuned, devices, guarded)
             value = JudgedValue(setting, requested.value, requested.source, link=key)
             value, is_unchanged = _judge_link_value(value, key, devices.get(key), record, limit)
             values.append(value)
@@ -90,10 +89,13 @@ def _judge_link_value(
     current = _current_value(setting, device, limit)
     # The value before the agent changed it, if it is to be restored.
     original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
-    is_ours = _is_ours(value, device, record)
+    is_ours = _is_ours(setting, key, device, record)
     base = current
     if is_ours:
-        base = _default_value(value, base, record, limit) if original is None else original
+        if original is not None:
+            base = original
+        elif setting == "mtu" and key in record.owned.vlans:
+            base = limit.value  # a VLAN of ours has the MTU of its NIC
     wanted = max(base, min(requested, limit.value))
     is_unchanged = wanted == current and original is None
     judged = value._replace(wanted=str(wanted))
@@ -106,25 +108,18 @@ def _judge_link_value(
     return judged._replace(effect="not applicable", reason=limit.reason), is_unchanged
 
 
-def _is_ours(value: JudgedValue, device: Optional[Device], record: Record) -> bool:
+def _is_ours(setting: str, key: LinkKey, device: Optional[Device], record: Record) -> bool:
     """Whether the agent has set what the link has, perhaps in a pass that was interrupted.
 
     A bond sets the MTU of its members; a VLAN of ours has that of its NIC, unless we set another.
     """
-    setting, key = value.setting, value.link
-    if device is None or key is None:
+    if device is None:
         return False
     if setting == "mtu" and (device.slave or key in record.owned.vlans):
         return True
     is_interrupted = record.nics.get(key.mac, UNRECORDED).is_interrupted
     written = record.written.get(WrittenSetting(setting, key))
     return is_interrupted or written == str(getattr(device, setting))
-
-
-def _default_value(value: JudgedValue, current: int, record: Record, limit: _Limit) -> int:
-    """The value of a link without an original one: a VLAN of ours has the MTU of its NIC."""
-    is_vlan_mtu = value.setting == "mtu" and value.link in record.owned.vlans
-    return limit.value if is_vlan_mtu else current
 
 
 def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> int:
@@ -134,21 +129,21 @@ def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> int
     return limit.value if setting == "mtu" else USUAL_TXQUEUELEN
 
 
-def _mtu_in_bond(nic: Device, guarded: Collection[int]) -> Optional[_Limit]:
-    """The MTU of a member, and of the VLANs on it, in a bond that it cannot be taken out of."""
-    if nic.slave and nic.master in guarded:
-        return _Limit(nic.mtu, f'"{nic.name}" stays in a bond with MTU {nic.mtu}')
-    return None
-
-
 def _highest_mtu(
-    key: LinkKey, layer: Layer, tuned: Requests, devices: Mapping[LinkKey, Device]
+    key: LinkKey,
+    layer: Layer,
+    tuned: Requests,
+    devices: Mapping[LinkKey, Device],
+    guarded: Collection[int],
 ) -> _Limit:
     """The highest MTU in bytes, 0 to leave it alone.
 
-    That of an InfiniBand port in datagram mode is known to the subnet manager only.
+    A member cannot be taken out of a guarded bond, so it and the VLANs on it keep their MTU. That
+    of an InfiniBand port in datagram mode is known to the subnet manager only.
     """
     nic = devices[key.nic]
+    if nic.slave and nic.master in guarded:
+        return _Limit(nic.mtu, f'"{nic.name}" stays in a bond with MTU {nic.mtu}')
     if nic.infiniband and nic.mode != "connected":
         return _Limit(nic.mtu, f'"{nic.name}" is an InfiniBand port in datagram mode')
     if key.vlan_id is not None:
