@@ -1548,3 +1548,11 @@ def test_datagrams_of_the_sender_alone_leave_open_how_many_arrived():
     whole = json.dumps({"end": {"sum_sent": {**sums, "lost_packets": 0, "packets": 90}}}, indent=1)
     diagnosis = diagnose(evidence_of(whole[whole.index('"sum_sent') :].encode()))
     assert diagnosis.unknown.startswith("how many datagrams arrived is not known")
+
+
+@pytest.mark.parametrize(("shown", "granted"), [("416 KByte", 416), ("2.00 MByte", 1024)])
+def test_a_buffer_is_what_the_kernel_granted_of_the_request(shown, granted):
+    header = f"TCP window size:  {shown} (WARNING: requested 1.00 MByte)\n"
+    row = "[  1] 0.0000-60.0067 sec  5.00 GBytes   715 Mbits/sec\n"
+    run = read_run(f"$ iperf -c 192.0.2.7 -t 60 -w 1M\n{header}{row}".encode())
+    assert run.buffer == granted * 1024

@@ -71,7 +71,7 @@ def read(document: str) -> Run:
         duration=words.duration,
         target=_requested_rate(words, document),
         datagram=words.datagram or _first_number(_SENDING, document),
-        buffer=words.buffer or _window_size(document),
+        buffer=min(filter(None, (words.buffer, _window_size(document))), default=None),
         mss=_first_number(_FIRST, document) or words.mss,
         peer=lines.first_group(_PEER, document) or words.peer,
         system=EMBEDDED if _EMBEDDED.search(document) else None,
@@ -114,7 +114,10 @@ def _find_error(text: Text, document: str) -> Optional[str]:
 
 
 def _window_size(document: str) -> Optional[float]:
-    """Bytes: the size of the socket buffer, if it is not the default."""
+    """Bytes: the size of the socket buffer, if it is not the default.
+
+    Less than -w requests is all that the kernel granted; Linux shows twice what it granted.
+    """
     match = _WINDOW.search(document)
     return lines.parse_amount(match[1], match[2], 1024) if match else None
 
