@@ -59,6 +59,10 @@ class Settings(NamedTuple):
     allow_sysctls: frozenset[str] = frozenset()
     policy_routing: Choice = "auto"
 
+    def judge(self, layers: Layers) -> allowed_sysctls.Judge:
+        """What refuses sysctls; in the layers, the `links` have the identities of their NICs."""
+        return allowed_sysctls.Judge(layers.local, self.allow_sysctls)
+
 
 class Resolution(NamedTuple):
     """The desired state, and what it was derived from.
@@ -130,8 +134,7 @@ def resolve_state(
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     gateways = gateways_of_links(scene, layers.local, settings.policy_routing)
-    judge = allowed_sysctls.Judge(layers.local, settings.allow_sysctls)
-    resolver = LinkResolver(scene, limits, names, layers.trusted, judge, gateways)
+    resolver = LinkResolver(scene, limits, names, layers.trusted, settings.judge(layers), gateways)
     links = {**resolver.resolve(), **resolver.leftovers()}
     routing = resolve_routing(layers, resolver)
     removable = _without_kept_links(removable, resolver)
