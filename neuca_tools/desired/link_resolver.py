@@ -310,7 +310,10 @@ class LinkResolver(CommonSettings):
         return left
 
     def shown_links(self) -> Iterable[Link]:
-        """Every NIC of any role, then all other requested links and those with a problem."""
+        """Every NIC, whatever its role, then all other links that are requested or have a problem.
+
+        None: not ours to set.
+        """
         for mac in sorted(self.roles.by_mac):
             key = LinkKey(mac)
             request = self.requests.get(key)
