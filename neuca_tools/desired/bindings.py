@@ -34,6 +34,7 @@ from neuca_tools.model.topology import identity, nics_in
 
 _OnLink = TypeVar("_OnLink", RouteRequest, RuleRequest)
 _AnyDocument = TypeVar("_AnyDocument", Document, PlatformDocument)
+_Identities = Mapping[str, Collection[str]]  # the NICs of each MAC or name that stands for others
 
 # --- Names ----------------------------------------------------------------------------------------
 
@@ -69,14 +70,14 @@ def _bind_new_names(
             nics_by_name_key[key] = tuple(holders[key])
 
 
-def _unnamed(nics_by_name_key: Mapping[str, Collection[str]]) -> Iterator[Problem]:
+def _unnamed(nics_by_name_key: _Identities) -> Iterator[Problem]:
     for key, nics in nics_by_name_key.items():
         if not nics:
             yield Problem("absent", f'no NIC is named "{key[len(BY_NAME) :]}"')
 
 
 def _described_twice(
-    platform: PlatformDocument, nics_by_name_key: Mapping[str, Collection[str]]
+    platform: PlatformDocument, nics_by_name_key: _Identities
 ) -> Iterator[Problem]:
     """A problem for each NIC or VLAN that is described by several names, or by name and MAC."""
     described: dict[LinkKey, list[str]] = defaultdict(list)
@@ -93,12 +94,12 @@ def _described_twice(
             yield Problem("refused", f"{text} of each setting, the first counts", key)
 
 
-def _bound_keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
-    """The links that a key means: `identities` has the NICs of each MAC that stands for others."""
+def _bound_keys(key: LinkKey, identities: _Identities) -> list[LinkKey]:
+    """The links that a key means."""
     return [LinkKey(mac, key.vlan_id) for mac in identities.get(key.mac, (key.mac,))]
 
 
-def _bound_requests(text: _AnyDocument, identities: Mapping[str, Collection[str]]) -> _AnyDocument:
+def _bound_requests(text: _AnyDocument, identities: _Identities) -> _AnyDocument:
     return text._replace(
         links=bound_links(text.links, identities),
         routes=tuple(_bound_on_links(text.routes, identities)),
@@ -106,9 +107,7 @@ def _bound_requests(text: _AnyDocument, identities: Mapping[str, Collection[str]
     )
 
 
-def _bound_platform(
-    platform: PlatformDocument, identities: Mapping[str, Collection[str]]
-) -> PlatformDocument:
+def _bound_platform(platform: PlatformDocument, identities: _Identities) -> PlatformDocument:
     hints = [
         hint._replace(mac=mac)
         for hint in platform.management
@@ -117,16 +116,14 @@ def _bound_platform(
     return _bound_requests(platform, identities)._replace(management=tuple(hints))
 
 
-def _bound_on_links(
-    requests: Iterable[_OnLink], identities: Mapping[str, Collection[str]]
-) -> Iterator[_OnLink]:
+def _bound_on_links(requests: Iterable[_OnLink], identities: _Identities) -> Iterator[_OnLink]:
     for request in requests:
         links = _bound_keys(request.link, identities) if request.link else [None]
         yield from (request._replace(link=link) for link in links)
 
 
 def bound_links(
-    requests: Iterable[LinkRequest], identities: Mapping[str, Collection[str]]
+    requests: Iterable[LinkRequest], identities: _Identities
 ) -> tuple[LinkRequest, ...]:
     """The requests with these MACs replaced; requests for the same link are merged."""
     if not identities:
@@ -224,7 +221,7 @@ def _infiniband_ports(world: World, record: Record) -> Iterator[tuple[str, froze
             yield guid, identity_forms([guid, device.mac]) - {guid}
 
 
-def bound_document(document: Document, identities: Mapping[str, Collection[str]]) -> Document:
+def bound_document(document: Document, identities: _Identities) -> Document:
     """The document with the GUIDs of ports in place of their short forms."""
     if not identities:
         return document

@@ -41,6 +41,10 @@ _UNUSED_OF_ADVERTISEMENTS = (
     "UseReachableTime=no",
     "UseRetransmissionTime=no",
 )
+# Servers of the dataplane are asked only for names in domains of the link. Otherwise they would be
+# asked for all other names too, the fastest answer counting (systemd.network(5), DNSDefaultRoute=;
+# resolved.conf(5)).
+_OWN_DOMAINS_ONLY = "DNSDefaultRoute=no"
 # IPv4, IPv6: the word of systemd.network(5).
 _FAMILIES = {
     (True, True): "yes",
@@ -179,10 +183,7 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         f"LinkLocalAddressing={_FAMILIES[False, 'ipv6' in link_local]}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
-        # Servers of the dataplane are asked only for names in domains of the link. Otherwise they
-        # would be asked for all other names too, the fastest answer counting (systemd.network(5),
-        # DNSDefaultRoute=; resolved.conf(5)).
-        *(["DNSDefaultRoute=no"] if ("use-dns", "true") in overrides else []),
+        *([_OWN_DOMAINS_ONLY] if ("use-dns", "true") in overrides else []),
         *_section_lines("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
         "UseSIP=no",
         "SendRelease=yes",

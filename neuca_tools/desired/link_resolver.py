@@ -230,7 +230,7 @@ class LinkResolver(CommonSettings):
         if refusal:
             self.refuse(key, refusal)
             return None
-        name = self._vlan_name(request, str(parent.name), device)
+        name = self._vlan_name(request, str(parent.name))
         if name is None:
             return None
         self.names[key] = name
@@ -273,14 +273,12 @@ class LinkResolver(CommonSettings):
         device = self.device_by_link.get(lower.key)
         return device is None or not device.up
 
-    def _vlan_name(
-        self, request: LinkRequest, parent: str, device: Optional[Device]
-    ) -> Optional[str]:
+    def _vlan_name(self, request: LinkRequest, parent: str) -> Optional[str]:
         """The name to give a VLAN; None if no name is free.
 
         It is the requested one, else the present name of a VLAN that is not ours, else the default.
         """
-        default = vlan_name(parent, request.key)
+        default, device = vlan_name(parent, request.key), self.device_by_link.get(request.key)
         if device and request.key not in self.record.owned.vlans:
             default = device.name
         name = request.name or default
@@ -312,7 +310,10 @@ class LinkResolver(CommonSettings):
         return left
 
     def shown_links(self) -> Iterable[Link]:
-        """Every NIC of any role, then all other requested links and those with a problem."""
+        """Every NIC, whatever its role, then all other links that are requested or have a problem.
+
+        None: not ours to set.
+        """
         for mac in sorted(self.roles.by_mac):
             key = LinkKey(mac)
             request = self.requests.get(key)

@@ -169,6 +169,7 @@ class SetDevice(LinkOperation):
     """
 
     kind = "set-device"
+    handle_form = "{0.on.key} {0.group}"
     spares_others = True
     group: str
     before: Mapping[str, str]
@@ -178,15 +179,6 @@ class SetDevice(LinkOperation):
 
     def __hash__(self) -> int:
         return hash((self.on, self.group, *sorted(self.after.items())))
-
-    @property
-    def own_handle(self) -> str:
-        """The entry of a scope that includes this setting alone."""
-        return f"{self.on.key} {self.group}"
-
-    @property
-    def handles(self) -> frozenset[str]:
-        return super().handles | {self.own_handle}
 
     @property
     def is_for_later_place(self) -> bool:

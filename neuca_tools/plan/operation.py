@@ -126,8 +126,8 @@ class Operation:
     """One change.
 
     If `link` is None, it concerns no single link, and its failure does not affect any NIC. `form`
-    is the format of its text, `target_form` and `value_form` those of its target and value, with
-    the operation as argument 0.
+    is the format of its text, `target_form` and `value_form` those of its target and value, and
+    `handle_form` that of its own handle, with the operation as argument 0.
     """
 
     kind: ClassVar[str]
@@ -135,6 +135,7 @@ class Operation:
     form: ClassVar[str]
     target_form: ClassVar[str] = ""
     value_form: ClassVar[str] = ""
+    handle_form: ClassVar[str] = ""
     is_removal: ClassVar[bool] = False
 
     @property
@@ -170,9 +171,14 @@ class Operation:
     @property
     def handles(self) -> frozenset[str]:
         """The entries of a scope that include it: MACs of NICs ("" for none), keys of links."""
-        if self.link is None:
-            return self.domains or frozenset({""})
-        return self.domains | {str(self.link.key)}
+        keys = {str(self.link.key)} if self.link else set()
+        own = {self.own_handle} if self.handle_form else set()
+        return frozenset((self.domains | keys or {""}) | own)
+
+    @property
+    def own_handle(self) -> str:
+        """The entry of a scope that includes this setting alone."""
+        return self.handle_form.format(self)
 
     @property
     def failing_domains(self) -> frozenset[str]:

@@ -153,6 +153,7 @@ class WriteSysctl(Operation):
 
     kind = "write-sysctl"
     target_form = "{0.path}"
+    handle_form = "{0.path}"
     spares_others = True
     phase = Phase.SYSCTL
     path: str
@@ -163,15 +164,6 @@ class WriteSysctl(Operation):
     @property
     def targets(self) -> tuple[Target, ...]:
         return (self.on,) if self.on else ()
-
-    @property
-    def own_handle(self) -> str:
-        """The entry of a scope that includes this setting alone."""
-        return self.path
-
-    @property
-    def handles(self) -> frozenset[str]:
-        return super().handles | {self.own_handle}
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -266,38 +266,34 @@ def _create_and_raise(sides: Sides) -> Iterator[Operation]:
             yield MarkLink(sides.target(key))
     for key, current, wanted in sides.link_pairs:
         if not sides.is_present(key):
-            yield _create_link(sides, key, wanted)
+            yield _create_link(sides, wanted)
         if key.kind in MEMBERS:
             yield from _added_members(sides, key)
-        settings = list(_queue_and_device(sides, key, current, wanted))
+        settings = list(_queue_and_device(sides, current, wanted))
         # The kernel changes the MTU with the mode of IPoIB.
         modes = [new for new in settings if getattr(new, "group", "") == IPOIB_MODE]
         yield from modes
-        yield from _raised_mtu(sides, key, current, wanted, any_mtu=bool(modes))
-        yield from (new for new in settings if new not in modes)
+        if _is_raised(sides, current, wanted, any_mtu=bool(modes)):
+            yield _set_mtu(sides, current, wanted, _grow_phase(key))
+        yield from filterfalse(modes.__contains__, settings)
 
 
 def _grow_phase(key: LinkKey) -> Phase:
     return Phase.VLAN if key.rank else Phase.NIC
 
 
-def _raised_mtu(
-    sides: Sides, key: LinkKey, current: Link, wanted: Link, *, any_mtu: bool
-) -> Iterator[Operation]:
-    """A new link is created with its MTU, if the kernel takes one then.
+def _is_raised(sides: Sides, current: Link, wanted: Link, *, any_mtu: bool) -> bool:
+    """Whether to set the MTU. A new link is created with it, if the kernel takes one then.
 
     `any_mtu`: it is set even if the link has it, because it will have changed by then.
     """
     if not wanted.mtu:
-        return
-    if not sides.is_present(key):
-        is_raised = key.kind in LATE_MTU_KINDS
-    else:
-        is_lower = current.mtu is not None and wanted.mtu < current.mtu
-        is_set = wanted.mtu == current.mtu or (is_lower and sides.is_lowered_first(wanted))
-        is_raised = any_mtu or not is_set
-    if is_raised:
-        yield _set_mtu(sides, current, wanted, _grow_phase(key))
+        return False
+    if not sides.is_present(wanted.key):
+        return wanted.key.kind in LATE_MTU_KINDS
+    is_lower = current.mtu is not None and wanted.mtu < current.mtu
+    is_set = wanted.mtu == current.mtu or (is_lower and sides.is_lowered_first(wanted))
+    return any_mtu or not is_set
 
 
 def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operation:
@@ -305,10 +301,8 @@ def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operati
     return SetMtu(sides.target(wanted.key), current.mtu, wanted.mtu or 0, phase, bond)
 
 
-def _queue_and_device(
-    sides: Sides, key: LinkKey, current: Link, wanted: Link
-) -> Iterator[Operation]:
-    target, phase = sides.target(key), _grow_phase(key)
+def _queue_and_device(sides: Sides, current: Link, wanted: Link) -> Iterator[Operation]:
+    target, phase = sides.target(wanted.key), _grow_phase(wanted.key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != current.txqueuelen:
         yield SetTxQueueLen(target, current.txqueuelen, wanted.txqueuelen, phase)
     for group, old, new in to_do(current.device, wanted.device):
@@ -317,9 +311,9 @@ def _queue_and_device(
         yield SetDevice(target, group, old, new, Phase.UP if is_late else phase)
 
 
-def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
+def _create_link(sides: Sides, wanted: Link) -> Operation:
     """Create the link with its MTU, unless it has to get it later."""
-    virtual = wanted.virtual or Virtual()
+    key, virtual = wanted.key, wanted.virtual or Virtual()
     below = virtual.parent if key.vlan_id is None else key.nic
     mtu = None if key.kind in LATE_MTU_KINDS else wanted.mtu
     parent = below and sides.target(below)
