@@ -64,7 +64,6 @@ PURE_MODULES = {
         "status.prometheus",
         "status.render",
         "status.render_json",
-        "status.routing_json",
     )
 }
 RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure
