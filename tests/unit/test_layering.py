@@ -59,7 +59,6 @@ PURE_MODULES = {
         "state.updates",
         "status",
         "status.audit",
-        "status.failures",
         "status.judge",
         "status.prometheus",
         "status.render",
