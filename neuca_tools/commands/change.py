@@ -5,7 +5,6 @@
 import argparse
 import sys
 from functools import partial
-from typing import Any
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.change import plan_undo, release_nic, revert_settings, undo_release
@@ -110,19 +109,14 @@ def failures_text(result: Result) -> str:
 
 def show_changed(arguments: argparse.Namespace, config: Config, result: Result, text: str) -> int:
     """Print what was done, as JSON or as `text`, or would be done; return the exit code."""
-    data, unsaved = changed_json(result), unsaved_reason(config.state)
+    data, unsaved = render_json.plan_json(result.done), unsaved_reason(config.state)
     if arguments.dry_run:
         text = render.plan_text(result.done, (), {})
-        data = render_json.plan_json(result.done)
+    else:
+        data["failures"] = [
+            {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
+        ]
     show(data, arguments.json, lambda _: text)
     if unsaved:
         print(f"neuca: not saved: {unsaved}", file=sys.stderr)
     return exit_code(config, failed=bool(result.failures), degraded=bool(unsaved))
-
-
-def changed_json(result: Result) -> dict[str, Any]:
-    """`neuca release --json`, `revert` and `tune apply`: what was done, and what failed."""
-    failures = [
-        {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
-    ]
-    return {**render_json.plan_json(result.done), "failures": failures}

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from types import ModuleType
 
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.common import run_guarded
@@ -35,7 +34,12 @@ def main(words: Sequence[str]) -> int:
     except SystemExit as end:
         # For Nagios, the code of a wrong usage would be CRITICAL.
         raise SystemExit(NAGIOS_UNKNOWN if end.code and "--nagios" in words else end.code) from None
-    return _run_guarded(module, arguments)
+    arguments.program = parsers.PROGRAM  # the prefix of its messages
+    run = import_module(f".{module}", __package__).run
+    if getattr(arguments, "nagios", False):
+        service = "MESH" if module == "selftest_mesh" else "DATAPLANE"
+        run = partial(_run_for_nagios, run, service)
+    return run_guarded(run, arguments)
 
 
 def _parse_command(words: Sequence[str]) -> tuple[str, argparse.Namespace]:
@@ -47,7 +51,8 @@ def _parse_command(words: Sequence[str]) -> tuple[str, argparse.Namespace]:
     command = "".join(words[:1])
     if command in COMMANDS:
         module, place = COMMANDS[command]
-        make = getattr(_command_module(place), f"{command.replace('-', '_')}_parser")
+        parser_module = import_module(f".{place}", __package__)
+        make = getattr(parser_module, f"{command.replace('-', '_')}_parser")
         return module, make().parse_args(words[1:])
     meant = _misspelled_command(command)
     if meant:
@@ -59,19 +64,6 @@ def _parse_command(words: Sequence[str]) -> tuple[str, argparse.Namespace]:
 
     arguments = former_parser().parse_args(words)
     return "selftest_serve" if arguments.serve else "selftest_run", arguments
-
-
-def _command_module(name: str) -> ModuleType:
-    return import_module(f".{name}", __package__)
-
-
-def _run_guarded(module: str, arguments: argparse.Namespace) -> int:
-    arguments.program = parsers.PROGRAM  # the prefix of its messages
-    run = _command_module(module).run
-    if getattr(arguments, "nagios", False):
-        service = "MESH" if module == "selftest_mesh" else "DATAPLANE"
-        run = partial(_run_for_nagios, run, service)
-    return run_guarded(run, arguments)
 
 
 def _run_for_nagios(

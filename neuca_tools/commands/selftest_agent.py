@@ -33,7 +33,9 @@ def read_agent_plan(config: Config) -> AgentPlan:
     intake = last_confirmed(config.state, config.run_directory)
     with open_host(config, intake) as host:
         decision = host.survey()
-    reserved, networks = _reserved_devices(decision), _planned_networks(decision)
+    guard, networks = decision.resolution.roles.guard, _planned_networks(decision)
+    reserved = dict.fromkeys(guard.devices, "an ignored NIC")
+    reserved.update(dict.fromkeys(guard.management, "the management NIC"))
     if read_report(config.run_directory) is None:
         return AgentPlan(reserved, networks)
     sysctls = desired_sysctls(decision.resolution)
@@ -64,12 +66,6 @@ def _drift_texts(decision: Decision) -> tuple[str, ...]:
         if not isinstance(operation, WriteSysctl) or operation.link is not None
     ]
     return tuple(dict.fromkeys(texts))[:MAX_DIFFERENCES]
-
-
-def _reserved_devices(decision: Decision) -> dict[int, str]:
-    roles = decision.resolution.roles
-    ignored = dict.fromkeys(roles.guard.devices, "an ignored NIC")
-    return {**ignored, **dict.fromkeys(roles.guard.management, "the management NIC")}
 
 
 def _planned_networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:

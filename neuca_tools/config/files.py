@@ -74,7 +74,17 @@ def read_entries(path: Path) -> tuple[list[Entry], list[Fault]]:
 
 def configuration_files(path: Path) -> list[Path]:
     """The configuration file and those in `config.d` next to it, in order. Raises ConfigError."""
-    return [path, *_drop_ins(path.parent / "config.d")]
+    directory = path.parent / "config.d"
+    try:
+        names = sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return [path]
+    except OSError as error:
+        reason = error.strerror or error
+        what = f'cannot read the configuration directory "{directory}"'
+        raise ConfigError(f"{what}: {reason}") from None
+    drop_ins = (name for name in names if name.suffix == ".conf" and not name.name.startswith("."))
+    return [path, *drop_ins]
 
 
 def parse_entries(data: bytes) -> tuple[list[Entry], list[Fault]]:
@@ -82,18 +92,6 @@ def parse_entries(data: bytes) -> tuple[list[Entry], list[Fault]]:
     faults: list[Fault] = []
     name = Path("configuration")
     return list(_entries_of_file(name, _decode_text(data, name), faults)), faults
-
-
-def _drop_ins(directory: Path) -> list[Path]:
-    try:
-        names = sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        reason = error.strerror or error
-        what = f'cannot read the configuration directory "{directory}"'
-        raise ConfigError(f"{what}: {reason}") from None
-    return [name for name in names if name.suffix == ".conf" and not name.name.startswith(".")]
 
 
 def _read_text(file: Path) -> str:

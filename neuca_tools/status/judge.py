@@ -11,10 +11,10 @@ from neuca_tools.desired.roles import find_links
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
 from neuca_tools.model import Device, Link, LinkKey, NetworkState, Problem, ProblemCode, World
 from neuca_tools.model.links import Virtual
-from neuca_tools.plan.operation import Operation, Plan
+from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.operation import Operation, Plan, joined_domains, of_kind
 from neuca_tools.plan.operations import ReloadManager, WriteFile
 from neuca_tools.state.leftovers import TITLES
-from neuca_tools.status.failures import apply_failures
 
 MAX_FILES = 3  # that are listed one by one
 Names = Mapping[LinkKey, str]
@@ -111,7 +111,7 @@ def judge_host(
     What is left to do for the entries of the scope `unapplied` is pending, all else is drift.
     """
     failed = _failed_problems(report, left)
-    rolled_back, without_failure = apply_failures(failed, left)
+    rolled_back, without_failure = _apply_failures(failed, left)
     pending = {operation for operation in without_failure if _is_pending(operation, unapplied)}
     reported = [*resolution.problems, *_document_problems(document), *failed]
     reported += [*_unfinished_problems(without_failure, pending), *rolled_back]
@@ -215,6 +215,65 @@ def _failed_problems(report: Optional[Report], left: Plan) -> list[Problem]:
     unfinished = {operation.domain for operation in left}
     failed = (each for each in report.problems if (each.link and each.link.mac) in unfinished)
     return [*report.not_rolled_back, *failed]
+
+
+def _apply_failures(failed: Sequence[Problem], left: Plan) -> tuple[list[Problem], Plan]:
+    """The problems of links whose changes were rolled back, and the operations without a failure.
+
+    `failed` are the failures of NICs for which operations are `left`.
+    """
+    operations = _failed_operations(failed, left)
+    serious = [problem for problem in failed if not _spares_others(problem, operations)]
+    groups = {operation.failing_domains for operation in left}
+    lost = joined_domains(_macs(serious), groups)
+    tried = {*operations.values()}
+    missing = {creation.on.key for creation in of_kind(tried, CreateLink)}
+    without_failure = tuple(
+        operation
+        for operation in left
+        if operation.domain not in lost
+        and operation not in tried
+        and operation.needed.isdisjoint(missing)
+    )
+    return _rolled_back(serious, left, groups), without_failure
+
+
+def _macs(problems: Iterable[Problem]) -> set[str]:
+    return {problem.link.mac for problem in problems if problem.link}
+
+
+def _failed_operations(failed: Iterable[Problem], left: Plan) -> Mapping[Problem, Operation]:
+    """The operation that each failure is about, as far as it is still to be done."""
+    by_link = _grouped_by_link(failed)
+    return {
+        problem: operation
+        for operation in left
+        for problem in by_link[operation.link and operation.link.key]
+        if problem.text.startswith(f"{operation.text}: ")
+    }
+
+
+def _spares_others(problem: Problem, operations: Mapping[Problem, Operation]) -> bool:
+    """Whether nothing else was rolled back because of this failure."""
+    operation = operations.get(problem)
+    return problem.code == "pending" or (operation is not None and operation.spares_others)
+
+
+def _rolled_back(
+    serious: Sequence[Problem], left: Iterable[Operation], groups: Iterable[frozenset[str]]
+) -> list[Problem]:
+    """A problem for each other link of a failed NIC, whose changes were rolled back too."""
+    first: dict[str, Problem] = {}
+    for problem in serious:
+        if problem.link:
+            for mac in joined_domains({problem.link.mac}, groups):
+                first.setdefault(mac, problem)
+    links = {step.link.key for step in left if step.link and step.domain in first}
+    links -= {problem.link for problem in serious if problem.link}
+    return [
+        Problem("failed", f"rolled back, because this failed: {first[key.mac].text}", key)
+        for key in sorted(links)
+    ]
 
 
 def _unfinished_problems(left: Plan, pending: Collection[Operation]) -> Iterator[Problem]:

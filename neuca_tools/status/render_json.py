@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from neuca_tools.desired.device_settings import flat_settings
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
-from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.documents.neuca import link_kinds, routing_keys
 from neuca_tools.documents.neuca.link_settings import group_of
 from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import (
@@ -26,25 +26,19 @@ from neuca_tools.model import (
     PlatformDocument,
     Problem,
     Record,
+    RouteRequest,
     World,
 )
+from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.links import Virtual
+from neuca_tools.model.routing import PLAIN, Traits
 from neuca_tools.model.rows import STORAGE_SECRETS, Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
-from neuca_tools.status import routing_json
+from neuca_tools.status import judge
 from neuca_tools.status.audit import SYSCTL, origin_by_setting
-from neuca_tools.status.judge import (
-    Names,
-    Report,
-    Status,
-    member_names,
-    network_json,
-    nic_mac,
-    parent_name,
-    problem_json,
-)
-from neuca_tools.status.routing_json import SettingValue, explained_setting
+from neuca_tools.status.judge import Names, Report, Status
 
+SettingValue = Union[str, int, None]
 ROLE_REASONS = {
     "dataplane": "a document or the configuration names it",
     "ignored": "it is ignored by the configuration, or was released",
@@ -80,7 +74,7 @@ def outcome_json(after: Status) -> dict[str, Any]:
 
 def _problem_of_link(problem: Problem, names: Names) -> dict[str, Optional[str]]:
     link = problem.link and (names.get(problem.link) or str(problem.link))
-    return {"link": link, **problem_json(problem)}
+    return {"link": link, **judge.problem_json(problem)}
 
 
 def desired_json(resolution: Resolution) -> dict[str, Any]:
@@ -91,7 +85,7 @@ def desired_json(resolution: Resolution) -> dict[str, Any]:
         "hostname": resolution.hostname,
         "router": resolution.router,
         "links": [_link_json(link, resolution) for link in resolution.shown_links],
-        "routes": routing_json.desired_routes(resolution),
+        "routes": _desired_routes(resolution),
         "rules": [rule.text for rule in sorted(desired.rules)],
         "sysctl": {dotted_name(path): value for path, value in desired.sysctls.items()},
         "problems": [_problem_of_link(problem, {}) for problem in resolution.problems],
@@ -103,9 +97,9 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
     sysctls = {path.replace(OWN, name): value for path, value in link.sysctls.items()}
     return {
         "kind": link.kind,
-        "mac": nic_mac(link),
+        "mac": judge.nic_mac(link),
         "name": link.name,
-        "parent": parent_name(link),
+        "parent": judge.parent_name(link),
         "vlan_id": link.key.vlan_id,
         "role": link.role,
         "state": link.state,
@@ -114,7 +108,7 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": {dotted_name(path): value for path, value in sysctls.items()},
         "device": dict(link.device),
-        "members": member_names(link.virtual),
+        "members": judge.member_names(link.virtual),
         "master": link.master and str(link.master),
         "options": dict((link.virtual or Virtual()).options),
     }
@@ -126,21 +120,23 @@ def observed_json(world: World) -> dict[str, Any]:
     return {
         "version": 1,
         "links": [_device_json(world.devices[index], world, names) for index in sorted(names)],
-        "routes": routing_json.observed_routes(world, names),
-        "rules": routing_json.observed_rules(world),
+        "routes": _observed_routes(world, names),
+        "rules": [
+            {"family": f"ipv{seen.rule.family}", "rule": seen.rule.text, "protocol": seen.protocol}
+            for seen in world.rules
+        ],
         "metadata_interface": names.get(world.metadata_index),
     }
 
 
 def _device_json(device: Device, world: World, names: Mapping[int, str]) -> dict[str, Any]:
-    kinds = {True: "physical", False: "virtual"}
     return {
         "name": device.name,
         "index": device.index,
-        "kind": device.kind or kinds[device.hardware],
+        "kind": device.kind or ("physical" if device.hardware else "virtual"),
         "mac": device.mac or None,
         "permanent_mac": device.permanent_mac or None,
-        **network_json(device, world),
+        **judge.network_json(device, world),
         "max_mtu": device.max_mtu or None,
         "txqueuelen": device.txqueuelen,
         "parent": names.get(device.lower),
@@ -161,7 +157,7 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
         "hostname": document.hostname,
         "router": document.router,
         "links": [_request_json(link) for link in document.links],
-        "routes": routing_json.requested_routes(document.routes),
+        "routes": _requested_routes(document.routes),
         "rules": [request.rule.text for request in document.rules],
         "platform": _platform_json(document.platform),
         "users": [user._asdict() for user in document.users],
@@ -191,7 +187,7 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": dict(link.sysctls),
         "device": dict(link.device),
-        "members": member_names(virtual),
+        "members": judge.member_names(virtual),
         "parent": virtual.parent and str(virtual.parent),
         "options": dict(virtual.options),
         "automatic": link.automatic and link.automatic._asdict(),
@@ -204,7 +200,7 @@ def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, A
     return {
         "hostname": platform.hostname,
         "links": [_request_json(link) for link in platform.links],
-        "routes": routing_json.requested_routes(platform.routes),
+        "routes": _requested_routes(platform.routes),
         "rules": [request.rule.text for request in platform.rules],
         "management": {hint.mac: hint.reason for hint in platform.management},
     }
@@ -231,21 +227,23 @@ def explain_link(
         "role": role,
         "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": [
-            *_settings_explained(key, resolution, current, record),
-            *routing_json.explained_routing(key, request, resolution, observed),
+            *_settings_explained(request, resolution, current, record),
+            *_explained_routing(request, resolution, observed),
         ],
         "problems": [
-            problem_json(problem) for problem in resolution.problems if problem.link == key
+            judge.problem_json(problem) for problem in resolution.problems if problem.link == key
         ],
         "notes": [note.to_json() for note in resolution.notes if note.link == key],
     }
 
 
 def _settings_explained(
-    key: LinkKey, resolution: Resolution, current: Mapping[str, SettingValue], record: Record
+    request: LinkRequest,
+    resolution: Resolution,
+    current: Mapping[str, SettingValue],
+    record: Record,
 ) -> Iterator[dict[str, SettingValue]]:
-    request = resolution.requests.get(key) or LinkRequest(key)
-    of_host = resolution.desired.sysctls
+    key, of_host = request.key, resolution.desired.sysctls
     sysctls = {path: value for path, value in request.sysctls if of_host.get(path) == value}
     desired = {**_sysctl_settings(sysctls), **_settings_of_link(resolution.desired.links.get(key))}
     originals = record.originals.get(key, OriginalValues())
@@ -260,19 +258,17 @@ def _settings_explained(
         # The agent itself wants the name, and sysctls such as accept_ra.
         is_wanted = setting in origins or setting == "name" or setting.startswith(SYSCTL)
         values = desired.get(setting) if is_wanted else None, current.get(setting)
-        yield explained_setting(setting, origins.get(setting), *values, original.get(setting))
+        yield _explained_setting(setting, origins.get(setting), *values, original.get(setting))
 
 
 def _explained_settings(
     request: LinkRequest, before: OriginalValues, named: Collection[str], origins: Collection[str]
 ) -> list[str]:
     """The names of the settings to explain, in the order of the rows."""
-    own: list[str] = []
-    if request.virtual:
-        own = [name for name in link_kinds.own_keys(request.key.kind) if name in named]
+    own = link_kinds.own_keys(request.key.kind) if request.virtual else ()
     device = {name for name in flat_settings(request.device) if name in origins}
     return [
-        *own,
+        *(name for name in own if name in named),
         *("name", "state", "mtu", "txqueuelen", "addresses"),
         *sorted(device.union(before.device)),
         *sorted(name for name in named if name.startswith(SYSCTL)),
@@ -310,9 +306,94 @@ def _settings_of_link(link: Optional[Link]) -> dict[str, SettingValue]:
 def _device_settings(device: Optional[Device], world: World) -> dict[str, SettingValue]:
     if device is None:
         return {}
-    settings = {"name": device.name, "txqueuelen": device.txqueuelen, **network_json(device, world)}
-    return {**settings, "addresses": ", ".join(settings["addresses"]) or None}
+    network = judge.network_json(device, world)
+    network["addresses"] = ", ".join(network["addresses"]) or None
+    return {"name": device.name, "txqueuelen": device.txqueuelen, **network}
 
 
 def _sysctl_settings(sysctls: Mapping[str, str]) -> dict[str, str]:
     return {f"{SYSCTL}{path}": value for path, value in sysctls.items()}
+
+
+def _desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
+    """The routes that must be present, those that must be absent, and those left to the user."""
+    desired = resolution.desired
+    return [
+        *(_route_json(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in desired.hops),
+        *(_route_json(to, None, "absent", None) for to in desired.banned),
+        *(_route_json(to, None, "user", None) for to in resolution.left_alone),
+    ]
+
+
+def _requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
+    return [
+        {
+            **_route_json(route.to, route.via, route.state, route.metric, route.traits),
+            "link": route.link and str(route.link),
+        }
+        for route in routes
+    ]
+
+
+def _route_json(
+    to: Network, via: Optional[Host], state: str, metric: Optional[int], traits: Traits = PLAIN
+) -> dict[str, Any]:
+    return {
+        "to": str(to),
+        "via": via and str(via),
+        "state": state,
+        "metric": metric,
+        "table": traits.table,
+        "type": traits.kind,
+    }
+
+
+def _observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """All routes but the kernel's own in the table `local`. `names` are interfaces by index."""
+    return [
+        {
+            "to": str(route.to),
+            "via": route.via and str(route.via),
+            "interface": names.get(route.index),
+            "metric": route.metric,
+            "protocol": route.protocol,
+            "table": route.traits.table,
+            "type": route.traits.kind,
+        }
+        for route in (*world.routes, *world.other_routes)
+    ]
+
+
+def _explained_routing(
+    request: LinkRequest, resolution: Resolution, observed: NetworkState
+) -> list[dict[str, Any]]:
+    """The rows of `neuca explain` on the policy routing of a link, none if it is not requested."""
+    origins = {origin.setting: origin for origin in request.origins}
+    desired = routing_keys.shown_values(request.routing)
+    table = resolution.tables.get(request.key)
+    if table:
+        desired["table"] = str(table)
+    used = {hop.traits.table for hop in observed.hops if hop.ours and hop.link == request.key}
+    current = {"table": table if table in used else None}
+    return [
+        _explained_setting(name, origins.get(name), value, current.get(name), None)
+        for name, value in desired.items()
+    ]
+
+
+def _explained_setting(
+    setting: str,
+    origin: Optional[Origin],
+    desired: SettingValue,
+    current: SettingValue,
+    original: SettingValue,
+) -> dict[str, SettingValue]:
+    """A row of `neuca explain`."""
+    return {
+        "setting": setting,
+        "desired": desired,
+        "current": current,
+        "origin": origin.where if origin else "",
+        "overridden": origin.overrode if origin else "",
+        "original": original,
+    }

@@ -59,12 +59,10 @@ PURE_MODULES = {
         "state.updates",
         "status",
         "status.audit",
-        "status.failures",
         "status.judge",
         "status.prometheus",
         "status.render",
         "status.render_json",
-        "status.routing_json",
     )
 }
 RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure
