@@ -20,14 +20,7 @@ from neuca_tools.backends import hostid, udev
 from neuca_tools.backends.blockdev import read_device, read_device_by_number
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
-from neuca_tools.model import machine
-from neuca_tools.model.volumes import (
-    SOURCES,
-    RecordedInstance,
-    device_refusal,
-    network_refusal,
-    refusal_reason,
-)
+from neuca_tools.model import machine, volumes
 from neuca_tools.sources.files import CONFIG_DRIVE, DRIVES, SEED, newest_version_name, read_regular
 from neuca_tools.state import records
 from neuca_tools.state.store import Where
@@ -43,7 +36,7 @@ _MAX_FILES = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
 LOCK = "drives.lock"  # also of the copies
 COPY_LOCK_SECONDS = 15.0  # to wait for the copy of another volume; the unit has 60
-KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
+KINDS: Mapping[str, str] = dict(zip(volumes.SOURCES, (CONFIG_DRIVE, SEED)))
 
 
 class Volume(NamedTuple):
@@ -114,15 +107,16 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
     with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
-        kind, why = "", device_refusal(device)
+        kind, why = "", volumes.device_refusal(device)
         try:
             known = recorded_volumes(state, run_directory)
-            why = why or network_refusal(known)
+            why = why or volumes.network_refusal(known)
             if not why:
                 place.mkdir(mode=0o700, parents=True, exist_ok=True)
                 mount_privately(node, place)
                 volume = read_volume(place)
-                kind, why = volume.kind, refusal_reason(volume.instance, volume.digest, known)
+                kind = volume.kind
+                why = volumes.refusal_reason(volume.instance, volume.digest, known)
             if not why:
                 store_volume(volume, run_directory)
         except NeucaError as error:
@@ -140,13 +134,13 @@ def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str,
     """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
     with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
-        why = network_refusal(recorded_volumes(state, run_directory))
+        why = volumes.network_refusal(recorded_volumes(state, run_directory))
         if not why:
             store_volume(volume, run_directory)
     return volume.kind, why
 
 
-def recorded_volumes(state: Where, run_directory: Path) -> RecordedInstance:
+def recorded_volumes(state: Where, run_directory: Path) -> volumes.RecordedInstance:
     """What is recorded of this instance, to judge a volume by. Raises RecordError.
 
     If the disk was copied to other hardware, only what was read since the boot.
@@ -156,12 +150,12 @@ def recorded_volumes(state: Where, run_directory: Path) -> RecordedInstance:
     digests = {copy.digest for copy in copies}
     before = records.load_machine(state)
     if machine.is_other_hardware(before, hostid.read_machine()):
-        return RecordedInstance("", frozenset(instances), frozenset(digests))
+        return volumes.RecordedInstance("", frozenset(instances), frozenset(digests))
     instances |= {machine.instance_text(kind, name) for kind, name in before.instances.items()}
     digests |= {before.volume} - {""}
     booted = records.has_document(state)
     network = before.origin.source if before.origin else ""
-    return RecordedInstance(network, frozenset(instances), frozenset(digests), booted)
+    return volumes.RecordedInstance(network, frozenset(instances), frozenset(digests), booted)
 
 
 def digest_in_force(source: str, run_directory: Path) -> str:
@@ -232,7 +226,7 @@ def lines_of(numbers: Sequence[str], run_directory: Path) -> list[str]:
     for number in numbers:
         with suppress(SourceError):  # it has disappeared meanwhile
             device = read_device_by_number(number)
-            why = device_refusal(device) or log.refused.get(device.name, "")
+            why = volumes.device_refusal(device) or log.refused.get(device.name, "")
             if why:
                 lines.append(f'volume "{device.name}" is not used: {why}')
     return sorted(lines)

@@ -30,7 +30,10 @@ PLACE = "set-aside"  # below the state directory
 
 
 def set_aside_foreign_state(config: Config) -> bool:
-    """Set the state aside if it is surely another machine's; return whether. Raises NeucaError."""
+    """Before any document is read: set the state aside if it is certainly another machine's.
+
+    Returns whether it was set aside. Raises NeucaError.
+    """
     if not _foreign_reason(config):
         return False
     with locked(config.pass_lock, config.command_timeout):

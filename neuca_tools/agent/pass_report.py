@@ -88,7 +88,6 @@ def _host_operations(decision: Decision) -> list[Operation]:
 
 
 def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
-    """Log what was done, removed, declined and rolled back."""
     log_result(outcome.result)
     for text in removed:
         log.info("%s", text)
@@ -116,7 +115,6 @@ def log_change(config: Config, outcome: Outcome) -> Result:
 
 
 def _stuck_problems(outcome: Outcome) -> tuple[Problem, ...]:
-    """What could not be rolled back."""
     problems = map(_problem_of, outcome.rolled_back.reported_failures)
     return tuple(
         problem._replace(code="failed", text=f"could not be rolled back: {problem.text}")

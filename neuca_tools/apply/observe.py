@@ -117,7 +117,6 @@ def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, s
 
 
 def _routed_devices(world: World) -> set[int]:
-    """The output devices of our routes."""
     ours = [route for route in (*world.routes, *world.other_routes) if route.is_ours]
     return {index for route in ours for index in route.indexes}
 

@@ -116,7 +116,11 @@ def edit_keys(home: str, keys: Sequence[str]) -> str:
         if wanted != content:
             replace_file(file, wanted, partial(os.fchmod, mode=mode))
             sync_directory(file.parent)
-        return _reason_ignored((Path(home), file.parent, file)) if keys else ""
+        for place in (Path(home), file.parent, file) if keys else ():
+            status = place.stat()  # sshd lets nobody else write there (StrictModes)
+            if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
+                return f'sshd ignores the keys: "{place}" is writable by users other than its owner'
+        return ""
 
 
 def _create_directory(directory: Path) -> None:
@@ -149,12 +153,3 @@ def _read_keys(file: Path, owner: int) -> tuple[bytes, int]:
 def _check_owner(status: os.stat_result, owner: int) -> None:
     if status.st_uid != owner:
         raise ApplyError("it is owned by another user")
-
-
-def _reason_ignored(places: Sequence[Path]) -> str:
-    """Why sshd ignores the file: others may write to it (StrictModes); empty if it does not."""
-    for place in places:
-        status = place.stat()
-        if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
-            return f'sshd ignores the keys: "{place}" is writable by users other than its owner'
-    return ""

@@ -52,7 +52,6 @@ def script_files(config: Config, script: Script) -> ScriptFiles:
 
 
 def _ordered_scripts(guest: Guest) -> list[tuple[Script, ScriptFiles]]:
-    """The scripts in the order in which they run."""
     ordered = sorted(guest.document.scripts, key=lambda script: script.name != BOOT_SCRIPT)
     return [(script, script_files(guest.config, script)) for script in ordered]
 

@@ -34,14 +34,8 @@ from neuca_tools.model.machine import Machine
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.model.volumes import VolumeLog
-from neuca_tools.state.store import (
-    Where,
-    read_state,
-    remove_state,
-    save_state,
-    state_exists,
-    unusable_file,
-)
+from neuca_tools.state import store
+from neuca_tools.state.store import Where
 from neuca_tools.tuning.choice import Choice
 
 T = TypeVar("T")
@@ -70,7 +64,7 @@ def _load_file(where: Where, name: str, kind: type[T], needed: Collection[str] =
 
     What only a later version has is left out. Raises RecordError if the file cannot be used.
     """
-    data = read_state(where, name)
+    data = store.read_state(where, name)
     if not data:
         return None
     missing = sorted({*needed} - data.keys())
@@ -85,7 +79,7 @@ def _load_file(where: Where, name: str, kind: type[T], needed: Collection[str] =
         return content
     except SHAPE_ERRORS as error:
         path = (where if isinstance(where, Path) else where.directory) / name
-        raise unusable_file(path, f"it is not what neucad wrote: {error}") from error
+        raise store.unusable_file(path, f"it is not what neucad wrote: {error}") from error
 
 
 def load_record(where: Where) -> Record:
@@ -95,7 +89,7 @@ def load_record(where: Where) -> Record:
 
 def save_record(where: Where, record: Record) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(where, RECORD, _record_json(record), 0o644)
+    store.save_state(where, RECORD, _record_json(record), 0o644)
 
 
 def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
@@ -114,12 +108,12 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
 def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
     """Save the links as they are now, unsynced: it counts in this boot only. Raises ApplyError."""
     links = [_link_json(link) for link in before.links.values()]
-    save_state(where, JOURNAL, {"boot_id": boot_id, "links": links}, 0o644, sync=False)
+    store.save_state(where, JOURNAL, {"boot_id": boot_id, "links": links}, 0o644, sync=False)
 
 
 def remove_journal(where: Where) -> None:
     """Remove the journal, as the pass is complete. Raises ApplyError."""
-    remove_state(where, JOURNAL, sync=False)
+    store.remove_state(where, JOURNAL, sync=False)
 
 
 def load_document(where: Where) -> Optional[StoredDocument]:
@@ -129,18 +123,18 @@ def load_document(where: Where) -> Optional[StoredDocument]:
 
 def has_document(where: Where) -> bool:
     """Whether there is a saved document. Raises RecordError if that cannot be determined."""
-    return state_exists(where, DOCUMENT)
+    return store.state_exists(where, DOCUMENT)
 
 
 def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
     """Save a document, for root only as it may have secrets, unless redacted. Raises ApplyError."""
-    save_state(where, DOCUMENT, document._asdict(), mode)
+    store.save_state(where, DOCUMENT, document._asdict(), mode)
 
 
 def load_source_answers(directory: Path) -> dict[str, Any]:
     """The answers of the sources at the last look; empty if there was none since the boot."""
     with suppress(RecordError):
-        look = read_state(directory, SOURCE_ANSWERS) or {}
+        look = store.read_state(directory, SOURCE_ANSWERS) or {}
         if all(name == "version" or type(look[name]) in (str, bool) for name in look):
             return look
     return {}
@@ -148,7 +142,7 @@ def load_source_answers(directory: Path) -> dict[str, Any]:
 
 def save_source_answers(directory: Path, answers: Mapping[str, Any], sha256: str) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(directory, SOURCE_ANSWERS, {**answers, "sha256": sha256}, 0o644)
+    store.save_state(directory, SOURCE_ANSWERS, {**answers, "sha256": sha256}, 0o644)
 
 
 def load_volumes(directory: Path) -> VolumeLog:
@@ -160,7 +154,7 @@ def load_volumes(directory: Path) -> VolumeLog:
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(directory, VOLUMES, log._asdict(), 0o644)
+    store.save_state(directory, VOLUMES, log._asdict(), 0o644)
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
@@ -173,9 +167,9 @@ def load_choice(directory: Path) -> Optional[Choice]:
 def save_choice(directory: Path, choice: Optional[Choice]) -> None:
     """Save the choice until the next boot; None removes it. Raises ApplyError."""
     if choice is None:
-        remove_state(directory, CHOICE)
+        store.remove_state(directory, CHOICE)
     else:
-        save_state(directory, CHOICE, choice._asdict(), 0o644)
+        store.save_state(directory, CHOICE, choice._asdict(), 0o644)
 
 
 def load_machine(where: Where) -> Machine:
@@ -186,7 +180,7 @@ def load_machine(where: Where) -> Machine:
 def save_machine(where: Where, machine: Machine) -> None:
     """Write the file if its content changes. Raises ApplyError."""
     origin = machine.origin and machine.origin._asdict()
-    save_state(where, MACHINE, {**machine._asdict(), "origin": origin}, 0o644)
+    store.save_state(where, MACHINE, {**machine._asdict(), "origin": origin}, 0o644)
 
 
 class Trial(NamedTuple):
@@ -213,7 +207,7 @@ def load_trial(where: Where) -> Optional[Trial]:
 
 def save_trial(where: Where, trial: Trial) -> None:
     """Raises ApplyError."""
-    save_state(where, TRIAL, {**trial._asdict(), "record": _record_json(trial.record)}, 0o644)
+    store.save_state(where, TRIAL, {**trial._asdict(), "record": _record_json(trial.record)}, 0o644)
 
 
 def _check_record(record: Record) -> None:

@@ -15,16 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
+from neuca_tools import files
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
-from neuca_tools.files import (
-    NEW,
-    as_apply_error,
-    mode_of,
-    names_in,
-    raise_shortage,
-    read_bytes,
-    write_files,
-)
 
 VERSION = 1
 MAX_STATE_BYTES = 16 * 1024 * 1024  # a record has less than 1 KiB for each NIC
@@ -151,13 +143,13 @@ def save_unsaved_files(directories: StateDirectories) -> bool:
 
     Raises ApplyError, ObserveError, and RecordError for a damaged copy, which replaces no file.
     """
-    for name in names_in(directories.spare):
-        if name.endswith(NEW):
-            write_files({directories.spare / name: None})
+    for name in files.names_in(directories.spare):
+        if name.endswith(files.NEW):
+            files.write_files({directories.spare / name: None})
             continue
         spare = directories.spare / name
         try:
-            content, mode = read_bytes(spare) or b"", spare.stat().st_mode & 0o777
+            content, mode = files.read_bytes(spare) or b"", spare.stat().st_mode & 0o777
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
         if content != REMOVED_MARK:
@@ -169,7 +161,7 @@ def save_unsaved_files(directories: StateDirectories) -> bool:
                 raise
             save_unsaved_reason(directories, error.text)
             return False
-        write_files({spare: None})
+        files.write_files({spare: None})
     remove_state(directories.run, REASON_FILE)
     return True
 
@@ -177,8 +169,8 @@ def save_unsaved_files(directories: StateDirectories) -> bool:
 def demand_room(directories: StateDirectories) -> None:
     """Make sure that the state can be saved, before a step to be remembered. Raises ApplyError."""
     probe = directories.directory / PROBE
-    write_files({probe: b"\0" * BLOCK}, 0o600)
-    write_files({probe: None})
+    files.write_files({probe: b"\0" * BLOCK}, 0o600)
+    files.write_files({probe: None})
     if not save_unsaved_files(directories):
         raise ApplyError(unsaved_reason(directories), errno.ENOSPC)
 
@@ -207,25 +199,25 @@ def _write_or_spare(
 def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -> None:
     if content is None:
         if file_exists(path):
-            write_files({path: None}, sync=sync)
+            files.write_files({path: None}, sync=sync)
         return
     with suppress(OSError):
-        if read_bytes(path) == content and path.stat().st_mode & 0o777 == mode:
+        if files.read_bytes(path) == content and path.stat().st_mode & 0o777 == mode:
             return
-    write_files({path: content}, mode, sync=sync)
+    files.write_files({path: content}, mode, sync=sync)
 
 
 def file_exists(path: Path) -> bool:
     """Raises ApplyError if that cannot be determined."""
-    with as_apply_error(f'look for "{path}"'):
-        return mode_of(path) != 0
+    with files.as_apply_error(f'look for "{path}"'):
+        return files.mode_of(path) != 0
 
 
 def _read_content(path: Path) -> Optional[bytes]:
     try:
-        return read_bytes(path, MAX_STATE_BYTES + 1)
+        return files.read_bytes(path, MAX_STATE_BYTES + 1)
     except OSError as error:
-        raise_shortage(error, path)
+        files.raise_shortage(error, path)
         raise RecordError(f'read "{path}": {error.strerror}') from error
 
 

@@ -32,13 +32,7 @@ from neuca_tools.model.addresses import EVERYTHING
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.operation import Scope
 from neuca_tools.plan.sides import must_recreate
-from neuca_tools.state.changes import (
-    has_same_links,
-    link_appearances,
-    of_others,
-    present_incarnations,
-    without_links,
-)
+from neuca_tools.state import changes
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
@@ -123,7 +117,7 @@ def forget_restored(
     An original value stays while a document requests the setting. What is ours on a NIC that is in
     `world` but not in `observed` stays as well: it is a port of a bridge, or ignored now.
     """
-    unseen = set(link_appearances(world)) - {key.mac for key in observed.links}
+    unseen = set(changes.link_appearances(world)) - {key.mac for key in observed.links}
     sysctls = _host_originals(record, resolution, observed)
     settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return record._replace(
@@ -282,7 +276,7 @@ def record_applied(
     `retry` holds the handles of settings to set again; those that the pass has left out stay so, as
     do routes that wait for their source address.
     """
-    nics, present = dict(record.nics), present_incarnations(resolution, world)
+    nics, present = dict(record.nics), changes.present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
         digest = resolution.digests.get(mac, "")
         if digest and _is_withheld(mac, resolution):
@@ -322,7 +316,7 @@ def _is_carried_out(scope: Scope, mac: str, nic: NicRecord, resolution: Resoluti
         return False
     if _is_about(scope, mac):
         return True
-    return _is_about(scope, f"{ROUTES_OF}{mac}") and has_same_links(nic.applied, digest)
+    return _is_about(scope, f"{ROUTES_OF}{mac}") and changes.has_same_links(nic.applied, digest)
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:
@@ -348,5 +342,6 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).virtual_kind)
-    tables, routers = of_others(record.tables, gone), of_others(record.routers, gone)
-    return without_links(record, gone)._replace(nics=nics, tables=tables, routers=routers)
+    tables = changes.of_others(record.tables, gone)
+    routers = changes.of_others(record.routers, gone)
+    return changes.without_links(record, gone)._replace(nics=nics, tables=tables, routers=routers)
