@@ -24,7 +24,6 @@ from neuca_tools.selftest.evidence import (
     load,
     look,
     run,
-    windows,
 )
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows
@@ -904,14 +903,14 @@ FOLLOWS = [
 
 @pytest.mark.parametrize(("rows", "is_so"), FOLLOWS)
 def test_a_rate_follows_the_losses_that_shrink_its_window(rows, is_so):
-    assert windows.follows_loss(counted(*rows), [9.0 * 8], 0.05) is is_so
+    assert figures.follows_loss(counted(*rows), [9.0 * 8], 0.05) is is_so
 
 
 def test_an_even_rate_has_to_be_slower_than_usual_too():
     rows = counted((9, 0, 100), (9, 0, 100), (9, 1, 100), (8, 0, 85), (8, 0, 90))
-    assert windows.follows_loss(rows, [9.0 * 8], 0.04)
-    assert not windows.follows_loss(rows, [8.0 * 8], 0.04)
-    assert windows.follows_loss(rows, [8.0 * 8], 0.05)
+    assert figures.follows_loss(rows, [9.0 * 8], 0.04)
+    assert not figures.follows_loss(rows, [8.0 * 8], 0.04)
+    assert figures.follows_loss(rows, [8.0 * 8], 0.05)
 
 
 def test_long_intervals_tell_the_window_alone():
@@ -919,8 +918,8 @@ def test_long_intervals_tell_the_window_alone():
         rows = counted((9, 0, 100), (9, 0, 100), (9, 1, 100), (9, 0, 85), (9, 0, 90))
         return tuple(replace(each, end=each.start + seconds) for each in rows)
 
-    assert not windows.follows_loss(lasting(2.0), [9.0 * 8], 0.05)
-    assert windows.follows_loss(lasting(2.5), [9.0 * 8], 0.05)
+    assert not figures.follows_loss(lasting(2.0), [9.0 * 8], 0.05)
+    assert figures.follows_loss(lasting(2.5), [9.0 * 8], 0.05)
 
 
 GROWS = [(10, 1, 10), (10, 0, 10), (10.5, 0, 10.5), (11, 0, 10.5), (11, 0, 11), (11, 0, 11.2)]
@@ -941,7 +940,7 @@ GROWS = [(10, 1, 10), (10, 0, 10), (10.5, 0, 10.5), (11, 0, 10.5), (11, 0, 11), 
     ],
 )
 def test_a_window_may_still_recover_from_slow_start(rows, is_so):
-    assert windows.is_recovering(counted(*rows)) is is_so
+    assert figures.is_recovering(counted(*rows)) is is_so
 
 
 @pytest.mark.parametrize(

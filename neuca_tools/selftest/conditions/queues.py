@@ -86,24 +86,21 @@ def nic_ring(look: Look) -> Optional[Hit]:
         return None
     # Not the sum: several counters may count the same packets.
     count = max(map(growth_of_fact, counters))
+    warning = "which resets the link on many drivers"
+    larger = f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
+    for link in look.receiver.links:
+        most = link.rings.get("rx_max", 0)
+        if link.name == device and most > link.rings.get("rx", most):
+            larger = f"ethtool -G {device} rx {most}, {warning}"
+            break
     return Hit(
         _explained_share(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: "
         f"{counted(round(count), 'packet')}",
         tuple(counters),
-        f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
+        f"{larger}; spread its interrupts over CPUs",
         "receiver",
     )
-
-
-def _larger_ring(look: Look, device: str) -> str:
-    """A command, if the size of the ring and a larger one are known."""
-    warning = "which resets the link on many drivers"
-    for link in look.receiver.links:
-        most = link.rings.get("rx_max", 0)
-        if link.name == device and most > link.rings.get("rx", most):
-            return f"ethtool -G {device} rx {most}, {warning}"
-    return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
 def backlog_drops(look: Look) -> Optional[Hit]:

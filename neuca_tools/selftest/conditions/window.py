@@ -234,20 +234,13 @@ def _receiver_window(look: Look) -> Optional[Hit]:
 
 def _share_of_receiver(windows: Windows) -> float:
     """The share of the time in which the receiver's window was full; 0 if it does not limit."""
-    limited = windows.rwnd_limited or 0.0
-    if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
-        return limited
+    limited, in_flight, room = windows.rwnd_limited or 0.0, windows.in_flight, windows.snd_wnd
+    if limited >= application.RECEIVER_LIMITED:
+        if in_flight is None or room is None or in_flight >= application.AT_WINDOW * room:
+            return limited
+        if in_flight + (windows.mss or 0.0) > room:
+            return limited  # TCP sends whole segments: another one does not fit
     return HELD_SHARE if _holds_paced_flow(windows, limited) else 0.0
-
-
-def _is_window_full(windows: Windows) -> bool:
-    """Whether what was in flight filled the receiver's window, as far as is known."""
-    if windows.in_flight is None or windows.snd_wnd is None:
-        return True
-    if windows.in_flight >= application.AT_WINDOW * windows.snd_wnd:
-        return True
-    # TCP sends whole segments: another one does not fit.
-    return windows.in_flight + (windows.mss or 0.0) > windows.snd_wnd
 
 
 def _holds_paced_flow(windows: Windows, limited: float) -> bool:
