@@ -119,7 +119,13 @@ class Flow(socket.socket):
         """The answer to a probe with the last hop limit, if one has arrived."""
         with suppress(OSError):
             while True:
-                reply = self._read_error()
+                quoted, parts, _, _ = self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+                # Not every router quotes as much as the number.
+                if len(quoted) >= echo.HEADER.size and not self._is_current(quoted):
+                    continue
+                seconds = time.monotonic() - self._sent_at
+                errors = (parse_error(self._version, data, seconds) for _, _, data in parts)
+                reply = next(errors, None)
                 if reply is not None:
                     return reply
         with suppress(OSError):
@@ -135,15 +141,6 @@ class Flow(socket.socket):
         with suppress(OSError):
             while True:
                 self.recv(65536)
-
-    def _read_error(self) -> Optional[Reply]:
-        """The next ICMP error; None if it is of another hop. Raises OSError if there is no more."""
-        quoted, parts, _, _ = self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
-        # Not every router quotes as much as the number.
-        if len(quoted) >= echo.HEADER.size and not self._is_current(quoted):
-            return None
-        seconds = time.monotonic() - self._sent_at
-        return next((parse_error(self._version, data, seconds) for _, _, data in parts), None)
 
     def _is_current(self, payload: bytes) -> bool:
         return bool(self._first <= echo.HEADER.unpack_from(payload)[1] <= self._number)
