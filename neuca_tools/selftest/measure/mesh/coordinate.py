@@ -305,7 +305,10 @@ class Coordinator:
         text = line.decode("utf-8", "replace")[: model.MAX_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
-            self._end_host(match[1], match[2])
+            self._hosts.ended_names.add(match[1])
+            reason = self._hosts.last_error_by_name.setdefault(match[1], match[2])
+            if match[1] in self._hosts.ready_names:
+                self._exclude(match[1], reason)
         name, _, complaint = text.partition(": ")
         if name in self._hosts.names:
             self._hosts.last_error_by_name[name] = complaint.strip()
@@ -314,15 +317,6 @@ class Coordinator:
             self._log(text)
         elif self._hosts.error_count == MAX_ERRORS + 1:
             self._log("further errors are not shown; the report has the reason of each host")
-
-    def _end_host(self, name: str, how: str) -> None:
-        """The command on a host has ended; if the host was ready, this is recorded."""
-        hosts = self._hosts
-        hosts.ended_names.add(name)
-        reason = hosts.last_error_by_name.setdefault(name, how)
-        if name in hosts.ready_names:
-            hosts.reason_by_name[name] = reason
-            self._results.absent({name: reason})
 
     def _handle_message(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
@@ -341,6 +335,9 @@ class Coordinator:
                 self._results.row(row)
 
     def _refuse(self, name: str, reason: str) -> None:
+        self._exclude(name, reason)
+        self._log(f"{name}: {reason}, so it is not tested")
+
+    def _exclude(self, name: str, reason: str) -> None:
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
-        self._log(f"{name}: {reason}, so it is not tested")
