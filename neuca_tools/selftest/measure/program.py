@@ -151,7 +151,13 @@ def confine_process(cgroup_procs: int = -1) -> Callable[[], None]:
                     value = min(value, hard_limit)
                 resource.setrlimit(limit, (value, value))
         _hide_directories()
-        _become_nobody()
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+        except OSError as error:
+            if error.errno not in NOT_ALLOWED:
+                raise
         with suppress(OSError):
             call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         with suppress(OSError):
@@ -179,13 +185,3 @@ def _mount_empty(directory: str, flags: int, options: bytes) -> None:
     flags |= MS_NOSUID | MS_NODEV | MS_NOEXEC
     with suppress(OSError):
         call("mount", b"tmpfs", directory.encode(), b"tmpfs", flags, options)
-
-
-def _become_nobody() -> None:
-    try:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-    except OSError as error:
-        if error.errno not in NOT_ALLOWED:
-            raise
