@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.iperf.command import MAX_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
 from neuca_tools.selftest.measure.iperf.plans import Options, Rung
 from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
+from neuca_tools.selftest.measure.probes.echo import Requests, echo_requests, ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 

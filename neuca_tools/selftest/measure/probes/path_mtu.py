@@ -16,8 +16,7 @@ from contextlib import suppress
 from typing import Optional
 
 from neuca_tools.selftest.evidence import PathMtu
-from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROBE
-from neuca_tools.selftest.measure.probes.requests import Requests
+from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROBE, Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
 SMALLEST = {4: 576, 6: 1280}  # bytes that every path carries (RFC 791, RFC 8200)
