@@ -257,23 +257,17 @@ class _Tracer:
             if smaller >= size or self._is_late():
                 continue
             reply = self._ask(number, smaller)
-            if reply is not None:
-                return self._confirm_narrowing(number, size, smaller, reply)
+            if reply is None:
+                continue
+            # The answer to the large one may have been missing because of the limit on ICMP
+            # messages: wait, and ask once more.
+            wait_readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
+            again = self._ask(number, size)
+            if again is None and self._size == size:
+                self._size = smaller
+                self._narrowings.append(Narrowing(number, smaller))
+            return again or reply
         return None
-
-    def _confirm_narrowing(self, number: int, size: int, smaller: int, reply: Reply) -> Reply:
-        """Ask once more with a large packet, as small ones get there.
-
-        The answer may have been missing because of the limit on ICMP messages, so this waits first.
-        """
-        wait_readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
-        again = self._ask(number, size)
-        if again is not None:
-            return again
-        if self._size == size:
-            self._size = smaller
-            self._narrowings.append(Narrowing(number, smaller))
-        return reply
 
     # --- Several flows: other ways --------------------------------------------------------------
 
