@@ -293,7 +293,6 @@ def one_way_of(phase: Phase) -> OneWay:
 
 
 def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
-    """The verdict and the text of the step."""
     way = WAYS[one_way.direction]
     if error:
         return "fail", f"{way}: {error}"
