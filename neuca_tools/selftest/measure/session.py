@@ -179,16 +179,20 @@ class PeerTest(ThroughputSteps):
         yield "fail" if is_udp_blocked(self._evidence) else verdict, words
 
     def _measure_path_mtu(self, device: Device) -> Iterator[Result]:
-        """Compare the path MTU with what both ends' devices take; the helper's may be unknown."""
-        mtus, rtt = [device.mtu], self._evidence.idle.p50 or 0.0
-        if self._helper is not None:
-            host = self._helper.host
-            mtus += [link.mtu for link in host.links if link.mtu and link.name == host.planned]
-        mtu = min(mtus)
+        """Compare the path MTU with what both ends' devices take."""
+        mtu, rtt = self._common_mtu(device), self._evidence.idle.p50 or 0.0
         path = path_mtu.measure_path_mtu(self._new_requests(), mtu, rtt)
         self._evidence = replace(self._evidence, path_mtu=path)
         here = f" ({device.mtu} here)" if device.mtu != mtu else ""
         yield judge_path_mtu(path, mtu, here)
+
+    def _common_mtu(self, device: Device) -> int:
+        """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
+        if self._helper is None:
+            return device.mtu
+        host = self._helper.host
+        mtus = [link.mtu for link in host.links if link.mtu and link.name == host.planned]
+        return min([device.mtu, *mtus])
 
     def _trace_path(self, device: Device) -> Iterator[Result]:
         target = hops.Target(self._address, self._source, device.name)
