@@ -35,9 +35,14 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.mesh import results
-from neuca_tools.selftest.measure.mesh.coordinate import START_SECONDS, Coordinator, Engine
+from neuca_tools.selftest.measure.mesh.coordinate import (
+    START_SECONDS,
+    Coordinator,
+    Engine,
+    StoppedError,
+    stopped_by_signals,
+)
 from neuca_tools.selftest.measure.mesh.host import MAX_MESSAGE_BYTES, Member, await_plan
-from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
 from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, read_plan, tests_of

@@ -38,7 +38,7 @@ LATE_REPORT = """import socket, struct, sys, threading, time
 from ipaddress import ip_address
 from neuca_tools.selftest.measure.probes.echo import Echo
 from neuca_tools.selftest.measure.probes.path_mtu import Probe
-from neuca_tools.selftest.measure.probes.requests import echo_requests
+from neuca_tools.selftest.measure.probes.echo import echo_requests
 from neuca_tools.selftest.measure.wait import wait_readable
 host, token = ip_address(sys.argv[1]), bytes(16)
 echo = Echo(host, host, 45000, token)

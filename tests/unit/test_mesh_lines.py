@@ -335,7 +335,7 @@ def test_a_host_that_leaves_in_the_middle_has_its_reason(tmp_path, said, reason)
 
 
 STOPPED = """import os, signal
-from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
+from neuca_tools.selftest.measure.mesh.coordinate import StoppedError, stopped_by_signals
 try:
     with stopped_by_signals():
         os.kill(os.getpid(), signal.{name})

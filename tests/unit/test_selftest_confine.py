@@ -9,8 +9,7 @@ import os
 
 import pytest
 
-from neuca_tools.selftest.measure.confine import LIMITS, confine_process
-from neuca_tools.selftest.measure.program import Program
+from neuca_tools.selftest.measure.program import LIMITS, Program, confine_process
 
 LOOK = "cat /proc/self/status; ulimit -c; ulimit -n; echo x > /tmp/confined; ls /tmp; ls -A /var"
 

@@ -17,7 +17,7 @@ from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Cpu, Link
 from neuca_tools.selftest.measure.host import counters, facts, kernel, tcp_info
-from neuca_tools.selftest.measure.probes.requests import answered_number, echo_request
+from neuca_tools.selftest.measure.probes.echo import answered_number, echo_request
 from neuca_tools.selftest.measure.probes.roundtrip import MAX_REQUESTS, latency_of
 
 NETSTAT = """TcpExt: SyncookiesSent ListenDrops TCPTimeouts

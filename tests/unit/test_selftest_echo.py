@@ -21,9 +21,9 @@ from neuca_tools.selftest.measure.probes.echo import (
     MAX_CONNECTIONS,
     MAX_GROWTH,
     Echo,
+    echo_requests,
 )
 from neuca_tools.selftest.measure.probes.path_mtu import measure_path_mtu
-from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.probes.roundtrip import UNCOUNTED, RoundTrips
 
 HOST, TOKEN = "127.0.0.1", bytes(range(16))

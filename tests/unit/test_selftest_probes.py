@@ -15,10 +15,9 @@ import pytest
 from neuca_tools.selftest.evidence import PathMtu
 from neuca_tools.selftest.evidence.route import Narrowing
 from neuca_tools.selftest.measure.probes import hops, path_mtu, roundtrip
-from neuca_tools.selftest.measure.probes.echo import HEADER, IP_AND_UDP_BYTES
+from neuca_tools.selftest.measure.probes.echo import HEADER, IP_AND_UDP_BYTES, echo_requests
 from neuca_tools.selftest.measure.probes.hops import Target, trace_route
 from neuca_tools.selftest.measure.probes.path_mtu import measure_path_mtu
-from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency, over_tcp
 
 HOST, SOURCE, TOKEN = "127.0.0.1", "127.0.0.5", bytes(range(16))

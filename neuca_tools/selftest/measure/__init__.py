@@ -5,7 +5,7 @@ iperf/      the throughput steps: plans, one run of iperf3 with both ends sample
 probes/     reachability, round trips, path MTU
 host/       the state of this host, and what the agent has planned for it
 helper/     the server that a peer runs, its client, and the signed channel between them
-program     a program started for a test; confine: what iperf3 may do; wait: until a deadline
+program     a program started for a test, and what iperf3 may do; wait: until a deadline
 archive     the reports of earlier tests
 
 It knows the agent only as the `AgentPlan` of `host.planned`. Of `backends` it uses what reads the

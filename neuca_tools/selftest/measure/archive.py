@@ -62,16 +62,13 @@ def read_entries(state: Path) -> tuple[list[Entry], int]:
             content = read_bytes(path, 2 * MAX_BYTES) or b""
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
-        parsed = [_parse_entry(line) for line in content.split(b"\n") if line]
-        entries += filter(None, parsed)
-        damaged += parsed.count({})
+        for line in filter(None, content.split(b"\n")):
+            entry = parse_message(line)
+            if entry and entry.get("version") == ENTRY_VERSION:
+                entries.append(entry)
+            else:
+                damaged += 1
     return entries, damaged
-
-
-def _parse_entry(line: bytes) -> Entry:
-    """Empty if it is not an entry of this version."""
-    entry = parse_message(line)
-    return entry if entry and entry.get("version") == ENTRY_VERSION else {}
 
 
 # --- Earlier tests ---

@@ -46,7 +46,6 @@ def planned_stages(options: Options) -> list[Stage]:
 
 
 def _test_seconds(name: str, options: Options) -> list[float]:
-    """The seconds of each test of a step."""
     each = options.seconds + CONNECT_SECONDS
     if name == "tcp-parallel":
         return [each for streams in options.parallel if streams > 1]

@@ -190,19 +190,15 @@ def read_plan(data: object) -> MeshPlan:
         raise SelftestError("read the plan: it is not a JSON object")
     plan = decode(MeshPlan, data, "plan")
     _check_hosts(plan.hosts)
-    _check_numbers(plan)
+    for name, (low, high) in PLAN_BOUNDS.items():
+        value = getattr(plan, name)
+        if value is not None and not low <= value <= high:
+            raise _plan_error(f'"{name}" is not from {low:g} to {high:g}')
     if len(plan.slots) > MAX_SLOTS:
         raise _plan_error(f"it has more than {MAX_SLOTS} slots")
     for number, slot in enumerate(plan.slots):
         check_slot(slot, len(plan.hosts), number)
     return plan
-
-
-def _check_numbers(plan: MeshPlan) -> None:
-    for name, (low, high) in PLAN_BOUNDS.items():
-        value = getattr(plan, name)
-        if value is not None and not low <= value <= high:
-            raise _plan_error(f'"{name}" is not from {low:g} to {high:g}')
 
 
 def _check_hosts(hosts: Sequence[MeshHost]) -> None:

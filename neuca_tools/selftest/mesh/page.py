@@ -174,15 +174,14 @@ def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> Ce
     cells_by_groups = defaultdict[tuple[str, str], list[Cell]](list)
     for (sender, receiver), cell in cell_by_path.items():
         cells_by_groups[group[sender], group[receiver]].append(cell)
-    return {path: _median_cell(path, cells) for path, cells in cells_by_groups.items()}
-
-
-def _median_cell(path: tuple[str, str], cells: Sequence[Cell]) -> Cell:
-    middle = len(cells) // 2
-    color = sorted((cell.color for cell in cells), key=_COLORS_IN_ORDER.index)[middle]
-    rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
-    pairs = counted(len(cells), "pair")
-    return Cell(color, f"{' > '.join(path)}: {pairs}, median {amounts.rate(rate)}", rate)
+    medians: dict[tuple[str, str], Cell] = {}
+    for path, cells in cells_by_groups.items():
+        middle = len(cells) // 2
+        color = sorted((cell.color for cell in cells), key=_COLORS_IN_ORDER.index)[middle]
+        rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
+        text = f"{' > '.join(path)}: {counted(len(cells), 'pair')}, median {amounts.rate(rate)}"
+        medians[path] = Cell(color, text, rate)
+    return medians
 
 
 def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> str:

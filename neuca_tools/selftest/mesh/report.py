@@ -163,7 +163,8 @@ def verdict_shortcomings(result: MeshResult) -> Iterator[tuple[str, str]]:
     for name, reason in verdict.reason_by_silent_host.items():
         hosts_by_reason[reason].append(name)
     for reason, names in hosts_by_reason.items():
-        yield "SILENT", f"{_some_names(names)}: {reason}"
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        yield "SILENT", f"{', '.join(names[:MAX_NAMES])}{more}: {reason}"
     if verdict.untested:
         pairs = verdict.untested
         verb = "has" if len(pairs) == 1 else "have"
@@ -193,11 +194,6 @@ def _hosts_of_pairs(pairs: Sequence[tuple[str, str]]) -> str:
         texts.append(f"{name} with {counted(count, 'host')}")
         pairs = [pair for pair in pairs if name not in pair]
     return ", ".join([*texts, "…"] if pairs else texts)
-
-
-def _some_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def nagios_line(result: MeshResult) -> str:

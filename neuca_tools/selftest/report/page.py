@@ -70,7 +70,10 @@ def _body_parts(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str
 ) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
-    yield f"<p class=quiet>{escape(_about_test(evidence))}</p>"
+    # The hosts and the time of the test, as far as they are known.
+    hosts = (_about_host(evidence.local, None), _about_host(evidence.peer, evidence.address))
+    about = "; ".join(filter(None, [evidence.taken, " → ".join(filter(None, hosts))]))
+    yield f"<p class=quiet>{escape(about)}</p>"
     state = STATES[NAGIOS[diagnosis.exit_code]]
     yield f'<p class="verdict {state}">{escape(verdict_text(diagnosis))}</p>'
     if diagnosis.unknown:
@@ -97,12 +100,6 @@ def _timeline_section(evidence: Evidence) -> Iterator[str]:
         yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
         yield picture + (f"<p class=quiet>{key}</p>" if key else "")
         yield "</figure></section>"
-
-
-def _about_test(evidence: Evidence) -> str:
-    """The hosts and the time of the test, as far as they are known."""
-    hosts = (_about_host(evidence.local, None), _about_host(evidence.peer, evidence.address))
-    return "; ".join(filter(None, [evidence.taken, " → ".join(filter(None, hosts))]))
 
 
 def _about_host(host: Host, address: Optional[str]) -> str:

@@ -220,21 +220,14 @@ def without_evidence(entry: Entry) -> Entry:
 def history_line(entry: Entry) -> str:
     """One entry as text: when, peer, interface, plan, verdict, rates, limit, label."""
     words = [f"{entry.get(name) or '-'!s:<{width}}" for name, width in COLUMNS.items()]
-    rest = [_rates_text(entry.get("phases")), _first_finding(entry.get("findings"))]
+    rates = []
+    for phase in mappings(entry.get("phases")):
+        if isinstance(phase.get("rate"), float):
+            name = name_with_arrow(str(phase.get("name")), str(phase.get("direction")))
+            rates.append(f"{name} {amounts.rate(phase['rate'])}")
+    findings = mappings(entry.get("findings"))
+    limits = [finding for finding in findings if finding.get("severity") != "info"]
+    rest = [", ".join(rates), *(f"{limit.get('id')} {limit.get('title')}" for limit in limits[:1])]
     if entry.get("label"):
         rest.append(f'"{entry["label"]}"')
     return printable_line(f"{' '.join(words)} {'; '.join(filter(None, rest))}".rstrip())
-
-
-def _rates_text(phases: object) -> str:
-    texts = []
-    for phase in mappings(phases):
-        if isinstance(phase.get("rate"), float):
-            name = name_with_arrow(str(phase.get("name")), str(phase.get("direction")))
-            texts.append(f"{name} {amounts.rate(phase['rate'])}")
-    return ", ".join(texts)
-
-
-def _first_finding(findings: object) -> str:
-    limits = [finding for finding in mappings(findings) if finding.get("severity") != "info"]
-    return f"{limits[0].get('id')} {limits[0].get('title')}" if limits else ""

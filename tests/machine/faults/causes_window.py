@@ -80,7 +80,7 @@ def only_the_receiver_is_tuned(random: Random) -> Case:
 
 
 def fifo(name: str) -> str:
-    """For iperf3, which is nobody, and does not see /run (selftest/measure/confine.py)."""
+    """For iperf3, which is nobody, and does not see /run (selftest/measure/program.py)."""
     return f"mkdir -p {DISK}; rm -f {DISK}/{name}; mkfifo -m 666 {DISK}/{name}\n"
 
 

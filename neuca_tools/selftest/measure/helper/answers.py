@@ -108,9 +108,7 @@ def _check_bounds(value: object, path: str) -> None:
 
 
 def _safe_device_name(name: Optional[str]) -> Optional[str]:
-    if name is None or not DEVICE.fullmatch(name):
-        return None
-    return name
+    return name if name and DEVICE.fullmatch(name) else None
 
 
 def _safe_settings(known: Mapping[str, str]) -> dict[str, str]:

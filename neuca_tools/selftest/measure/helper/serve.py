@@ -18,12 +18,8 @@ from typing import Callable, Optional
 from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
+from neuca_tools.selftest.measure.helper import handshake
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
-from neuca_tools.selftest.measure.helper.handshake import (
-    PendingClients,
-    ServerHandshake,
-    address_of,
-)
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -52,7 +48,7 @@ class Server:
         clients: Optional[frozenset[Address]] = None,
     ) -> None:
         self._port, self._log, self._clients = port, log, clients
-        self._pending = PendingClients(secret, log)
+        self._pending = handshake.PendingClients(secret, log)
         self._can_filter = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
@@ -106,16 +102,16 @@ class Server:
         with suppress(OSError):
             for _ in range(BACKLOG):
                 connection, address = listener.accept()
-                if self._clients is None or address_of(address) in self._clients:
+                if self._clients is None or handshake.address_of(address) in self._clients:
                     self._pending.add(connection)
                 else:
                     connection.close()
 
-    def _begin_session(self, channel: Channel, client: ServerHandshake) -> None:
+    def _begin_session(self, channel: Channel, client: handshake.ServerHandshake) -> None:
         self._log(f"{client.address}: a test begins")
         self._session = ServerSession(
             channel,
-            address_of(client.connection.getsockname()),
+            handshake.address_of(client.connection.getsockname()),
             self._port,
             self._can_filter,
             peer=client.address,

@@ -14,13 +14,12 @@ from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
-from neuca_tools.selftest.measure.program import Program, ProgramResult
+from neuca_tools.selftest.measure.program import Program, ProgramResult, confine_process
 from neuca_tools.selftest.measure.wait import number_in, wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps

@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -168,20 +169,16 @@ def driver_statistics(device: str) -> dict[str, int]:
     """The driver's counters by name; empty if it has none, or the device does not exist."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            return _read_statistics(control.fileno(), device)
+            query = partial(_query_driver, control.fileno(), device)
+            information = query([GET_DRIVER_INFO], INFO_LENGTH - 4)
+            count = struct.unpack_from("=I", information, COUNT_OFFSET)[0]
+            if not 0 < count <= MAX_COUNTERS:
+                return {}
+            request = [GET_STRINGS, STATISTICS_NAMES, count]
+            strings = query(request, count * NAME_LENGTH)[4 * len(request) :]
+            values = query([GET_STATISTICS, count], count * 8)
     except OSError:
         return {}
-
-
-def _read_statistics(descriptor: int, device: str) -> dict[str, int]:
-    information = _query_driver(descriptor, device, [GET_DRIVER_INFO], INFO_LENGTH - 4)
-    count = struct.unpack_from("=I", information, COUNT_OFFSET)[0]
-    if not 0 < count <= MAX_COUNTERS:
-        return {}
-    request = [GET_STRINGS, STATISTICS_NAMES, count]
-    answer = _query_driver(descriptor, device, request, count * NAME_LENGTH)
-    strings = answer[4 * len(request) :]
-    values = _query_driver(descriptor, device, [GET_STATISTICS, count], count * 8)
     names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
     texts = [name.decode("ascii", "replace").strip() for name in names]
     return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8)))

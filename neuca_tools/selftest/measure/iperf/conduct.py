@@ -13,12 +13,11 @@ from typing import Optional, Union
 
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Direction, Run
-from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf.command import Test, client_command, run_of
 from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, RoundTrips
-from neuca_tools.selftest.measure.program import Program, ProgramResult
+from neuca_tools.selftest.measure.program import Program, ProgramResult, confine_process
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.

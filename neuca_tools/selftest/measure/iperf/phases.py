@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.iperf.command import MAX_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
 from neuca_tools.selftest.measure.iperf.plans import Options, Rung
 from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
+from neuca_tools.selftest.measure.probes.echo import Requests, echo_requests, ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
@@ -216,27 +216,26 @@ class ThroughputSteps:
 
     def _measure_responsiveness(self) -> Iterator[Result]:
         """Responsiveness under load, in one direction after the other. Raises OSError."""
+        rates, options = self._measured_rates(), self._options
+        seconds, rate = plans.rpm_load(options.seconds, options.rate, max(rates, default=None))
+        interval = roundtrip.probe_interval(min(rates, default=None))
+        load = self._new_test(seconds, rate)._replace(streams=plans.LOAD_STREAMS)
         for direction in WAYS:
-            phase, probes = self._probe_under_load(direction)
+            foreign = roundtrip.ForeignProbes(
+                self._address, options.port + 2, self._source, interval
+            )
+            test = load._replace(direction=direction)
+            (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
             before = self._evidence
-            loads, all_probes = (*before.loads, phase), (*before.responsiveness, probes)
-            self._evidence = replace(before, loads=loads, responsiveness=all_probes)
+            (result,) = phase_results(replace(before, phases=(phase,)))
+            probes = probes_of(phase, foreign.end(), before.idle_tcp.p50)
+            probes = replace(probes, rate=result.rate)
+            self._evidence = replace(
+                before,
+                loads=(*before.loads, replace(phase, raw=None)),
+                responsiveness=(*before.responsiveness, probes),
+            )
             yield _rpm_result(phase, probes)
-
-    def _probe_under_load(self, direction: str) -> tuple[Phase, Probes]:
-        """Probe while there is load in one direction. Raises OSError."""
-        rates = self._measured_rates()
-        options, highest = self._options, max(rates, default=None)
-        seconds, rate = plans.rpm_load(options.seconds, options.rate, highest)
-        test = self._new_test(seconds, rate)._replace(
-            streams=plans.LOAD_STREAMS, direction=direction
-        )
-        port, interval = self._options.port + 2, roundtrip.probe_interval(min(rates, default=None))
-        foreign = roundtrip.ForeignProbes(self._address, port, self._source, interval)
-        (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
-        (result,) = phase_results(replace(self._evidence, phases=(phase,)))
-        probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
-        return replace(phase, raw=None), replace(probes, rate=result.rate)
 
     def _measured_rates(self) -> list[float]:
         """The highest rate so far of each protocol and direction, in bit/s.
@@ -294,7 +293,6 @@ def one_way_of(phase: Phase) -> OneWay:
 
 
 def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
-    """The verdict and the text of the step."""
     way = WAYS[one_way.direction]
     if error:
         return "fail", f"{way}: {error}"

@@ -9,23 +9,16 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import counted
+from neuca_tools.selftest.measure import wait
 from neuca_tools.selftest.measure.mesh.host import Slot
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import (
-    Lines,
-    line_of,
-    number_in,
-    parse_message,
-    wait_readable,
-    write_piece,
-)
 from neuca_tools.selftest.mesh import model
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
@@ -73,10 +66,10 @@ class Engine:
         streams = self._process.stdin, self._process.stdout, self._process.stderr
         self._input, output, errors = (stream.fileno() for stream in streams if stream)
         os.set_blocking(self._input, False)
-        self.lines, self.errors = Lines(output, LINE_BYTES), Lines(errors, LINE_BYTES)
+        self.lines, self.errors = wait.Lines(output, LINE_BYTES), wait.Lines(errors, LINE_BYTES)
 
     @property
-    def open(self) -> list[Lines]:
+    def open(self) -> list[wait.Lines]:
         """The outputs that have not ended."""
         return [output for output in (self.lines, self.errors) if not output.ended]
 
@@ -86,17 +79,17 @@ class Engine:
         An engine that cannot write its messages reads none. That one has ended is not an error:
         its outputs, which end too, have the reason.
         """
-        content = line_of(message)
+        content = wait.line_of(message)
         deadline = time.monotonic() + SEND_SECONDS
         with suppress(BrokenPipeError):
             while content:
-                ready = wait_readable(self.open, deadline, self._input)
+                ready = wait.wait_readable(self.open, deadline, self._input)
                 if time.monotonic() >= deadline:
                     text = f"send to the hosts: it took more than {SEND_SECONDS:g} s"
                     raise SelftestError(text)
                 handle(ready)
                 if self._input in ready:
-                    content = content[write_piece(self._input, content) :]
+                    content = content[wait.write_piece(self._input, content) :]
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""
@@ -105,7 +98,7 @@ class Engine:
                 process.stdin.close()
             deadline = time.monotonic() + END_SECONDS
             while self.open and time.monotonic() < deadline:
-                for output in wait_readable(self.open, deadline):
+                for output in wait.wait_readable(self.open, deadline):
                     output.read_lines()
             for number in (signal.SIGTERM, signal.SIGKILL):
                 try:
@@ -277,7 +270,7 @@ class Coordinator:
 
     def _await_output(self, deadline: float) -> bool:
         """Handle what arrives next; False if the engine has ended."""
-        self._handle_outputs(wait_readable(self._engine.open, deadline))
+        self._handle_outputs(wait.wait_readable(self._engine.open, deadline))
         return not self._engine.lines.ended
 
     def _handle_outputs(self, ready: Sequence[Any]) -> None:
@@ -296,7 +289,7 @@ class Coordinator:
         self._hosts.line_count_by_name[name] += 1
         if self._hosts.line_count_by_name[name] > len(self.plan.slots) + OTHER_LINES:
             return
-        message = parse_message(text.encode())
+        message = wait.parse_message(text.encode())
         if message is not None and message.get("mesh") == model.VERSION:
             self._handle_message(name, message)
 
@@ -305,7 +298,10 @@ class Coordinator:
         text = line.decode("utf-8", "replace")[: model.MAX_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
-            self._end_host(match[1], match[2])
+            self._hosts.ended_names.add(match[1])
+            reason = self._hosts.last_error_by_name.setdefault(match[1], match[2])
+            if match[1] in self._hosts.ready_names:
+                self._exclude(match[1], reason)
         name, _, complaint = text.partition(": ")
         if name in self._hosts.names:
             self._hosts.last_error_by_name[name] = complaint.strip()
@@ -315,19 +311,10 @@ class Coordinator:
         elif self._hosts.error_count == MAX_ERRORS + 1:
             self._log("further errors are not shown; the report has the reason of each host")
 
-    def _end_host(self, name: str, how: str) -> None:
-        """The command on a host has ended; if the host was ready, this is recorded."""
-        hosts = self._hosts
-        hosts.ended_names.add(name)
-        reason = hosts.last_error_by_name.setdefault(name, how)
-        if name in hosts.ready_names:
-            hosts.reason_by_name[name] = reason
-            self._results.absent({name: reason})
-
     def _handle_message(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
             # One whose clock is ahead even of the time at which this arrived is refused; so is NaN.
-            if number_in(message, "clock") < time.time() + self.plan.guard / 2:
+            if wait.number_in(message, "clock") < time.time() + self.plan.guard / 2:
                 self._hosts.ready_names.add(name)
             else:
                 self._refuse(name, "its clock is ahead")
@@ -341,6 +328,41 @@ class Coordinator:
                 self._results.row(row)
 
     def _refuse(self, name: str, reason: str) -> None:
+        self._exclude(name, reason)
+        self._log(f"{name}: {reason}, so it is not tested")
+
+    def _exclude(self, name: str, reason: str) -> None:
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
-        self._log(f"{name}: {reason}, so it is not tested")
+
+
+# --- The signals that stop a run, each of which leaves time for its end ---
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StoppedError(Exception):
+    """A signal asked for the end of the run."""
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """The first signal raises StoppedError; those after it, or after the context, are ignored.
+
+    timeout(1) sends SIGTERM twice, and the end of a run must not be interrupted.
+    """
+
+    def ignore() -> None:
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def stop(_number: int, _frame: object) -> None:
+        ignore()
+        raise StoppedError
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        ignore()

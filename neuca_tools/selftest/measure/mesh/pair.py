@@ -32,7 +32,7 @@ from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.iperf.conduct import run_test
 from neuca_tools.selftest.measure.iperf.plans import PLANS
 from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
-from neuca_tools.selftest.measure.probes.requests import echo_requests
+from neuca_tools.selftest.measure.probes.echo import echo_requests
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.measure.wait import wait_readable
 from neuca_tools.selftest.mesh.model import MAC, MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, MeshPlan, Row

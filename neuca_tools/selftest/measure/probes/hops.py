@@ -119,7 +119,13 @@ class Flow(socket.socket):
         """The answer to a probe with the last hop limit, if one has arrived."""
         with suppress(OSError):
             while True:
-                reply = self._read_error()
+                quoted, parts, _, _ = self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+                # Not every router quotes as much as the number.
+                if len(quoted) >= echo.HEADER.size and not self._is_current(quoted):
+                    continue
+                seconds = time.monotonic() - self._sent_at
+                errors = (parse_error(self._version, data, seconds) for _, _, data in parts)
+                reply = next(errors, None)
                 if reply is not None:
                     return reply
         with suppress(OSError):
@@ -135,15 +141,6 @@ class Flow(socket.socket):
         with suppress(OSError):
             while True:
                 self.recv(65536)
-
-    def _read_error(self) -> Optional[Reply]:
-        """The next ICMP error; None if it is of another hop. Raises OSError if there is no more."""
-        quoted, parts, _, _ = self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
-        # Not every router quotes as much as the number.
-        if len(quoted) >= echo.HEADER.size and not self._is_current(quoted):
-            return None
-        seconds = time.monotonic() - self._sent_at
-        return next((parse_error(self._version, data, seconds) for _, _, data in parts), None)
 
     def _is_current(self, payload: bytes) -> bool:
         return bool(self._first <= echo.HEADER.unpack_from(payload)[1] <= self._number)
@@ -260,23 +257,17 @@ class _Tracer:
             if smaller >= size or self._is_late():
                 continue
             reply = self._ask(number, smaller)
-            if reply is not None:
-                return self._confirm_narrowing(number, size, smaller, reply)
+            if reply is None:
+                continue
+            # The answer to the large one may have been missing because of the limit on ICMP
+            # messages: wait, and ask once more.
+            wait_readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
+            again = self._ask(number, size)
+            if again is None and self._size == size:
+                self._size = smaller
+                self._narrowings.append(Narrowing(number, smaller))
+            return again or reply
         return None
-
-    def _confirm_narrowing(self, number: int, size: int, smaller: int, reply: Reply) -> Reply:
-        """Ask once more with a large packet, as small ones get there.
-
-        The answer may have been missing because of the limit on ICMP messages, so this waits first.
-        """
-        wait_readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
-        again = self._ask(number, size)
-        if again is not None:
-            return again
-        if self._size == size:
-            self._size = smaller
-            self._narrowings.append(Narrowing(number, smaller))
-        return reply
 
     # --- Several flows: other ways --------------------------------------------------------------
 

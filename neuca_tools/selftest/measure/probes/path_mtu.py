@@ -16,8 +16,7 @@ from contextlib import suppress
 from typing import Optional
 
 from neuca_tools.selftest.evidence import PathMtu
-from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROBE
-from neuca_tools.selftest.measure.probes.requests import Requests
+from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROBE, Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
 SMALLEST = {4: 576, 6: 1280}  # bytes that every path carries (RFC 791, RFC 8200)
@@ -73,16 +72,12 @@ def is_too_large_reported(sender: socket.socket) -> bool:
     with suppress(OSError):
         while True:
             _, ancillary, _, _ = sender.recvmsg(512, 512, socket.MSG_ERRQUEUE)
-            reported |= any(_is_too_large(data) for _, _, data in ancillary)
+            for _, _, data in ancillary:
+                if len(data) >= ERROR.size:
+                    number, origin, *_ = ERROR.unpack_from(data)
+                    # From the path, and not from this host.
+                    reported |= number == errno.EMSGSIZE and origin != LOCAL
     return reported
-
-
-def _is_too_large(data: bytes) -> bool:
-    """Whether a struct sock_extended_err is EMSGSIZE from the path, and not from this host."""
-    if len(data) < ERROR.size:
-        return False
-    number, origin, *_ = ERROR.unpack_from(data)
-    return bool(number == errno.EMSGSIZE and origin != LOCAL)
 
 
 def largest_carried(carried: Callable[[int], bool], low: int, high: int) -> Optional[int]:

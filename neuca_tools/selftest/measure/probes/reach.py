@@ -16,7 +16,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import KernelRoute
-from neuca_tools.selftest.measure.probes.requests import ping_requests
+from neuca_tools.selftest.measure.probes.echo import ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency
 from neuca_tools.selftest.measure.wait import wait_readable
 

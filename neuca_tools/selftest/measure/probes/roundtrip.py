@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Latency
-from neuca_tools.selftest.measure.probes.requests import Requests
+from neuca_tools.selftest.measure.probes.echo import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
 REQUEST_SECONDS = 0.01  # between requests
