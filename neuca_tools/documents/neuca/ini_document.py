@@ -225,8 +225,16 @@ def _read_interfaces(
 
 
 def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The first faults by line, with the probable word in place of all known ones in some."""
     ordered = sorted(faults, key=lambda fault: fault.line)
-    _suggest_spellings(ordered)
+    words = ((number, fault.unknown) for number, fault in enumerate(ordered))
+    unknown = [number for number, word in words if word and word.kind != "value"]
+    if unknown:
+        # Most documents have no unknown word; it saves difflib, 1 ms.
+        from neuca_tools.documents.spelling import with_meant_word
+
+        for number in unknown[:MAX_SPELT]:
+            ordered[number] = with_meant_word(ordered[number])
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
     reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
@@ -237,16 +245,3 @@ def find_value(document: Document, section: str, key: str) -> Optional[str]:
     """A value as written in the document; None if it is absent. Only `key` is case-insensitive."""
     items = (item for item in document.items if (item.section, item.key) == (section, key.lower()))
     return next((item.value for item in items), None)
-
-
-def _suggest_spellings(faults: list[Fault]) -> None:
-    """Replace the known words in some faults with the one that is probably meant."""
-    words = ((number, fault.unknown) for number, fault in enumerate(faults))
-    unknown = [number for number, word in words if word and word.kind != "value"]
-    if not unknown:
-        return
-    # Most documents have no unknown word; it saves difflib, 1 ms.
-    from neuca_tools.documents.spelling import with_meant_word
-
-    for number in unknown[:MAX_SPELT]:
-        faults[number] = with_meant_word(faults[number])
