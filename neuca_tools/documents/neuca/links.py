@@ -164,7 +164,10 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
             faults.append(line._replace(key="").fault(reason))
             break
         try:
-            faults += _add_setting(draft, line)
+            if line.key == "addresses":
+                _add_addresses(draft, line, faults)
+            else:
+                _add_setting(draft, line)
         except UnusableError as reason:
             draft.unusable.add(line.key)
             is_ignored = line.key != "state" and draft.depends_on(line.key)
@@ -173,18 +176,7 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
     return faults
 
 
-def _add_setting(draft: Draft, line: Line) -> list[Fault]:
-    """Add the setting of a line, and return its faults; raises UnusableError."""
-    if line.key == "addresses":
-        addresses, faults = _read_addresses(line)
-        if addresses:
-            draft.set_field(line, "addresses", addresses)
-        return faults
-    _add_single(draft, line)
-    return []
-
-
-def _add_single(draft: Draft, line: Line) -> None:
+def _add_setting(draft: Draft, line: Line) -> None:
     kind = draft.key.kind
     if line.key.startswith(_SYSCTL):
         key = values.sysctl_key(line.written[len(_SYSCTL) :])
@@ -238,9 +230,9 @@ def read_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
     return address, [line.fault(reason, "warning")]
 
 
-def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
+def _add_addresses(draft: Draft, line: Line, faults: list[Fault]) -> None:
+    """Add the usable addresses of a line, and the faults of the others; raises UnusableError."""
     addresses: dict[Address, None] = {}
-    faults: list[Fault] = []
     texts = [text for text in line.value.split(",") if text.strip()]
     if len(texts) > MAX_SETTINGS:
         raise UnusableError(f"more than {MAX_SETTINGS} addresses")
@@ -254,7 +246,8 @@ def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
             warnings = [line.fault(f'"{address}" is listed twice', "warning")]
         faults += warnings
         addresses[address] = None
-    return tuple(addresses), faults
+    if addresses:
+        draft.set_field(line, "addresses", tuple(addresses))
 
 
 # --- Checks of complete requests ------------------------------------------------------------------
