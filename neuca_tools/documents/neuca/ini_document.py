@@ -13,8 +13,7 @@ from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import (
     interface_lines,
     links,
-    route_lines,
-    rule_sections,
+    routing,
     tables,
     values,
 )
@@ -80,7 +79,7 @@ def _build_document(
         items=tuple(Item(line.section, line.key, line.value, line.number) for line in lines),
         links=requests,
         routes=tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults),
-        rules=rule_sections.read(lines, faults),
+        rules=routing.read_rules(lines, faults),
         users=tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults),
         scripts=tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults),
         storage=tables.storage_rows(grouped["storage"], MAX_ROWS, faults),
@@ -90,7 +89,7 @@ def _build_document(
 
 def _usable_route(ignored: Mapping[LinkKey, LinkKey], line: Line) -> RouteRequest:
     """A route; one through an ignored link is unusable."""
-    request = route_lines.read_route(line)
+    request = routing.read_route(line)
     if request.link and request.link in ignored:
         raise UnusableError(links.why_ignored(ignored[request.link]))
     return request
@@ -114,7 +113,7 @@ def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hash
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
         if line.section == "routes":
-            return line.section, route_lines.route_identity(line)
+            return line.section, routing.route_identity(line)
         link = keys.get(line.section)
         if link:
             return str(link), links.setting_name(line)
