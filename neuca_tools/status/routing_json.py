@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca import routing_keys
+from neuca_tools.documents.neuca import routing
 from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteRequest, World
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.routing import PLAIN, Traits
@@ -77,7 +77,7 @@ def explained_routing(
 ) -> list[dict[str, Any]]:
     """The rows of `neuca explain` on the policy routing of a link, none if it is not requested."""
     origins = {origin.setting: origin for origin in request.origins}
-    desired = routing_keys.shown_values(request.routing)
+    desired = routing.shown_values(request.routing)
     table = resolution.tables.get(key)
     if table:
         desired["table"] = str(table)

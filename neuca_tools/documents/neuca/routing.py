@@ -1,7 +1,4 @@
-"""Parse routes and routing rules: the lines of `[routes]`, and sections `[rule NAME]`.
-
-A route is its next hops, then properties named as in ip-route(8).
-"""
+"""Parse what routes packets: `[routes]`, sections `[rule NAME]`, and keys of link sections."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,16 +7,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import is_rule
-from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
+from neuca_tools.model import Automatic, Fault, Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
-from neuca_tools.model.routing import KINDS, MAX_U32, RouteKind, Rule, RuleRequest, Traits
+from neuca_tools.model.routing import (
+    CHOICES,
+    KINDS,
+    MAIN_TABLE,
+    MAX_U32,
+    Choice,
+    NicRouting,
+    RouteKind,
+    Rule,
+    RuleRequest,
+    Traits,
+)
 from neuca_tools.model.rows import UnknownWord
+
+# --- Lines of `[routes]`: next hops, then route properties named as in ip-route(8) ----------------
 
 MAX_NEXT_HOPS = 64  # of one route
 SCOPES = ("global", "link", "host")
@@ -247,3 +257,52 @@ def _read_rule(lines: list[Line], faults: list[Fault]) -> list[RuleRequest]:
     except UnusableError as reason:
         faults.append(first.fault(f"{reason}, ignoring the rule"))
     return []
+
+
+# --- Keys of a link section: policy routing, DHCP and router advertisements -----------------------
+
+
+def _read_gateways(text: str) -> NicRouting:
+    """One address, or one of each family. The key has no other use, so `auto` stands for `yes`."""
+    gateways = tuple(values.next_hop(part) for part in text.split(",") if part.strip())
+    if len({gateway.version for gateway in gateways}) < len(gateways):
+        raise UnusableError("two gateways of the same family")
+    return NicRouting(gateways=gateways, implied=True)
+
+
+def _read_table(text: str) -> NicRouting:
+    number = values.table(text)
+    if number == MAIN_TABLE:
+        raise UnusableError("the main table cannot be that of one link")
+    return NicRouting(table=number)
+
+
+LINK_READERS: Mapping[str, Callable[[str], NicRouting]] = {
+    "gateway": _read_gateways,
+    "policy-routing": lambda text: NicRouting(choice=cast(Choice, values.word(text, CHOICES))),
+    "table": _read_table,
+}
+
+
+def shown_values(routing: NicRouting) -> dict[str, str]:
+    """The values that are set, by key, for display."""
+    values_of = {
+        "gateway": ", ".join(map(str, routing.gateways)),
+        "policy-routing": routing.choice or "",
+        "table": str(routing.table or ""),
+    }
+    return {key: value for key, value in values_of.items() if value}
+
+
+# The keys that set the fields of `Automatic` with these names.
+AUTOMATIC = ("dhcp4", "dhcp6", "accept-ra")
+_WORDS = {"yes": True, "no": False}
+
+
+def read_automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
+    """The request of one line, and its value for display. Raises UnusableError."""
+    if link.kind == "vrf":
+        raise UnusableError("a VRF can have neither DHCP nor router advertisements")
+    word = values.word(text, _WORDS)
+    changes: dict[str, Any] = {key.replace("-", "_"): _WORDS[word]}
+    return Automatic(**changes), word
