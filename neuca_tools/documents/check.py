@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Optional
 from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
 from neuca_tools.documents.neuca import filesystems, link_kinds, links
-from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
+from neuca_tools.documents.neuca.ini_document import GLOBALS, find_value, parse
 from neuca_tools.documents.neuca.tables import INITIATOR
 from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
@@ -124,8 +124,7 @@ def _neuca_findings(data: bytes) -> Iterator[Finding]:
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MAX_SPELLINGS)
     yield from _misspelled_globals(document)
-    yield from _file_systems(document)
-    yield from _unnamed_initiator(document)
+    yield from _storage_findings(document)
     yield from _incomplete_links(document, text)
     yield from _clash_findings(document, text)
 
@@ -153,8 +152,8 @@ def _misspelled_globals(document: Document) -> Iterator[Finding]:
             yield Finding(item.line, "error", with_suggestion(text, meant), meant)
 
 
-def _file_systems(document: Document) -> Iterator[Finding]:
-    """File systems that mkfs is not asked for."""
+def _storage_findings(document: Document) -> Iterator[Finding]:
+    """File systems that mkfs is not asked for, and disks for whose server the host has no name."""
     lines = {item.key: item.line for item in document.items if item.section == "storage"}
     for device in document.storage:
         try:
@@ -163,14 +162,9 @@ def _file_systems(document: Document) -> Iterator[Finding]:
         except UnusableError as reason:
             text = f'[storage] "{device.device}": {reason}'
             yield Finding(lines.get(device.device, 0), "error", text)
-
-
-def _unnamed_initiator(document: Document) -> Iterator[Finding]:
-    """Disks that are not attached, because the host has no name for the server."""
-    lines = [item.line for item in document.items if item.section == "storage"]
-    keys = {item.key for item in document.items if item.section == "global"}
-    if document.storage and INITIATOR not in keys:
-        yield Finding(lines[0], "error", f'[storage] requires "{INITIATOR}" in [global]')
+    if document.storage and find_value(document, "global", INITIATOR) is None:
+        text = f'[storage] requires "{INITIATOR}" in [global]'
+        yield Finding(next(iter(lines.values())), "error", text)
 
 
 def _clash_findings(document: Document, text: str) -> Iterator[Finding]:

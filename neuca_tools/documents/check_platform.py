@@ -139,16 +139,12 @@ def _misspelled_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterat
     """The path of each key that looks like a known one, and that one."""
     unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
     for entry in islice(unknown, MAX_SPELLINGS):
-        parent = _parent_key(entry.path)
+        # The key above this one, which it never means.
+        parent = entry.path.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
         meant = next(filter(known.__contains__, _names_elsewhere(parent, entry.key)), "")
         meant = meant or closest_word(entry.key, known - {parent}, cutoff)
         if meant:
             yield entry.path, meant
-
-
-def _parent_key(path: str) -> str:
-    """The key above the last one of a path, which is never what the last one means."""
-    return path.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
 
 
 def _names_elsewhere(parent: str, key: str) -> Iterator[str]:
@@ -167,16 +163,13 @@ def _all_entries(tree: Tree) -> Iterator[_Entry]:
         if isinstance(item, list):
             waiting += ((element, f"{path}[{at}]", False) for at, element in enumerate(item))
         elif isinstance(item, dict):
-            for entry in _own_entries(item, path):
+            for key, value in item.items():
+                if key == REPEATED:
+                    continue
+                below = _path_below(path, key)
                 if not named:
-                    yield entry
-                waiting.append((entry.value, entry.path, not named and entry.key in _NAMED))
-
-
-def _own_entries(tree: dict[str, Tree], path: str) -> Iterator[_Entry]:
-    for key, value in tree.items():
-        if key != REPEATED:
-            yield _Entry(_path_below(path, key), key, value)
+                    yield _Entry(below, key, value)
+                waiting.append((value, below, not named and key in _NAMED))
 
 
 def _path_below(path: str, key: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from neuca_tools.desired.device_settings import flat_settings
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
-from neuca_tools.documents.neuca import link_kinds, routing_keys
+from neuca_tools.documents.neuca import link_kinds, routing
 from neuca_tools.documents.neuca.link_settings import group_of
 from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import (
@@ -369,7 +369,7 @@ def _explained_routing(
 ) -> list[dict[str, Any]]:
     """The rows of `neuca explain` on the policy routing of a link, none if it is not requested."""
     origins = {origin.setting: origin for origin in request.origins}
-    desired = routing_keys.shown_values(request.routing)
+    desired = routing.shown_values(request.routing)
     table = resolution.tables.get(request.key)
     if table:
         desired["table"] = str(table)

@@ -35,7 +35,7 @@ from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.documents import find_document, parse
-from neuca_tools.documents.neuca import routing_keys
+from neuca_tools.documents.neuca import routing
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
@@ -302,7 +302,7 @@ def test_every_section_of_user_data_is_documented():
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    keys = {*_READERS, *routing_keys.READERS, *routing_keys.AUTOMATIC}
+    keys = {*_READERS, *routing.LINK_READERS, *routing.AUTOMATIC}
     keys |= {"addresses", "sysctl."}
     assert documented == keys, f"neuca-user-data(5), [interface MAC]: {documented ^ keys}"
 

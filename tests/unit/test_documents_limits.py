@@ -10,8 +10,7 @@ from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import (
     link_kinds,
     link_settings,
-    route_lines,
-    rule_sections,
+    routing,
     values,
 )
 
@@ -100,10 +99,10 @@ BOUNDS = {
     "mtu": (values.mtu, 68, 65535),
     "txqueuelen": (values.txqueuelen, 1, 1000000),
     "VLAN ID": (values.vlan_id, 1, 4094),
-    "metric": (route_lines.metric, 0, 2**32 - 1),
-    "advmss": (route_lines.advmss, 8, 65495),
-    "type-of-service": (route_lines.type_of_service, 0, 255),
-    "priority": (rule_sections.READERS["priority"], 1, 32765),
+    "metric": (routing.metric, 0, 2**32 - 1),
+    "advmss": (routing.advmss, 8, 65495),
+    "type-of-service": (routing.type_of_service, 0, 255),
+    "priority": (routing.RULE_READERS["priority"], 1, 32765),
     **{
         f"{group} {name}": (lambda text, read=read, name=name: read(name, text), *bounds)
         for group, bounds, readers in (

@@ -11,7 +11,7 @@ import pytest
 from platforms import faults, links, made, routes
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca import link_kinds, routing_keys
+from neuca_tools.documents.neuca import link_kinds, routing
 from neuca_tools.documents.platform import netplan, nocloud_v1, openstack
 from neuca_tools.model.routing import NicRouting
 
@@ -436,7 +436,7 @@ def test_a_setting_that_changes_nothing_of_the_rest_is_only_missing(section, key
     assert len(errors(document)) == 1
 
 
-@pytest.mark.parametrize("key", routing_keys.READERS)
+@pytest.mark.parametrize("key", routing.LINK_READERS)
 def test_policy_routing_is_done_with_all_of_its_keys_or_not_at_all(key):
     usable = {"gateway": "10.0.0.1", "policy-routing": "yes", "table": "100"}
     document = neuca(f"interface {MAC}", **{**usable, key: "!!"}, addresses="10.0.0.5/24")

@@ -27,7 +27,7 @@ from neuca_tools.documents.neuca import (
     link_kinds,
     link_settings,
     links,
-    rule_sections,
+    routing,
 )
 from neuca_tools.documents.platform import automatic, dns, tree
 from neuca_tools.guest import base, blockdev, outcome, run, supervisor
@@ -96,7 +96,7 @@ WORDS = {
     "neuca-user-data.5": (blockdev.SHARED, [*filesystems.KNOWN], kinds._TIMES, kinds.PORT, links._APART,
                           link_kinds._ARP_MODES, link_kinds.MODES_BY_OPTION, link_kinds.MACVLAN_MODES,
                           link_kinds.DEFAULTS, link_kinds._NEEDED, [*link_kinds.OPTIONS], link_settings._QDISCS,
-                          link_settings._PRIVATE_DOMAINS, link_settings.WAKE_ON_LAN, rule_sections.READERS,
+                          link_settings._PRIVATE_DOMAINS, link_settings.WAKE_ON_LAN, routing.RULE_READERS,
                           coverage.PRIVATE, stacking.SINGLE),
     "neuca-platform-data.5": (automatic.KEYS, automatic._BESIDE, dns.KEYS, dhcp_requests._UNUSED, check.TITLES),
     "neuca-status.7": (get_args(rows.ProblemCode), judge.EXIT_CODES, render.COLOR_BY_STATE,

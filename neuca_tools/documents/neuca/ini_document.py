@@ -13,8 +13,7 @@ from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import (
     interface_lines,
     links,
-    route_lines,
-    rule_sections,
+    routing,
     tables,
     values,
 )
@@ -80,7 +79,7 @@ def _build_document(
         items=tuple(Item(line.section, line.key, line.value, line.number) for line in lines),
         links=requests,
         routes=tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults),
-        rules=rule_sections.read(lines, faults),
+        rules=routing.read_rules(lines, faults),
         users=tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults),
         scripts=tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults),
         storage=tables.storage_rows(grouped["storage"], MAX_ROWS, faults),
@@ -90,7 +89,7 @@ def _build_document(
 
 def _usable_route(ignored: Mapping[LinkKey, LinkKey], line: Line) -> RouteRequest:
     """A route; one through an ignored link is unusable."""
-    request = route_lines.read_route(line)
+    request = routing.read_route(line)
     if request.link and request.link in ignored:
         raise UnusableError(links.why_ignored(ignored[request.link]))
     return request
@@ -114,7 +113,7 @@ def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hash
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
         if line.section == "routes":
-            return line.section, route_lines.route_identity(line)
+            return line.section, routing.route_identity(line)
         link = keys.get(line.section)
         if link:
             return str(link), links.setting_name(line)
@@ -225,8 +224,16 @@ def _read_interfaces(
 
 
 def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The first faults by line, with the probable word in place of all known ones in some."""
     ordered = sorted(faults, key=lambda fault: fault.line)
-    _suggest_spellings(ordered)
+    words = ((number, fault.unknown) for number, fault in enumerate(ordered))
+    unknown = [number for number, word in words if word and word.kind != "value"]
+    if unknown:
+        # Most documents have no unknown word; it saves difflib, 1 ms.
+        from neuca_tools.documents.spelling import with_meant_word
+
+        for number in unknown[:MAX_SPELT]:
+            ordered[number] = with_meant_word(ordered[number])
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
     reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
@@ -237,16 +244,3 @@ def find_value(document: Document, section: str, key: str) -> Optional[str]:
     """A value as written in the document; None if it is absent. Only `key` is case-insensitive."""
     items = (item for item in document.items if (item.section, item.key) == (section, key.lower()))
     return next((item.value for item in items), None)
-
-
-def _suggest_spellings(faults: list[Fault]) -> None:
-    """Replace the known words in some faults with the one that is probably meant."""
-    words = ((number, fault.unknown) for number, fault in enumerate(faults))
-    unknown = [number for number, word in words if word and word.kind != "value"]
-    if not unknown:
-        return
-    # Most documents have no unknown word; it saves difflib, 1 ms.
-    from neuca_tools.documents.spelling import with_meant_word
-
-    for number in unknown[:MAX_SPELT]:
-        faults[number] = with_meant_word(faults[number])

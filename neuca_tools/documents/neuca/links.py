@@ -5,7 +5,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Union
 
-from neuca_tools.documents.neuca import link_kinds, routing_keys, values
+from neuca_tools.documents.neuca import link_kinds, routing, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
@@ -30,7 +30,7 @@ _Mergeable = Union[NicRouting, Automatic, Virtual]
 _LOWER = ("members", "parent", "vrf")
 # Keys whose loss changes nothing of the rest, also where the link is made.
 _APART = frozenset(
-    ("addresses", "name", "dns", "duplicate-address-detection", *SETTINGS, *routing_keys.AUTOMATIC)
+    ("addresses", "name", "dns", "duplicate-address-detection", *SETTINGS, *routing.AUTOMATIC)
 )
 
 
@@ -97,7 +97,7 @@ class Draft:
         """
         if key in ("state", "vrf") or key in link_kinds.own_keys(self.key.kind):
             return True
-        is_apart = key in _APART or key.startswith(_SYSCTL) or key in routing_keys.READERS
+        is_apart = key in _APART or key.startswith(_SYSCTL) or key in routing.LINK_READERS
         return self.key.kind != "physical" and not is_apart
 
     def finished(self) -> RequestWithLines:
@@ -105,7 +105,7 @@ class Draft:
         fields: dict[str, Any] = {name: tuple(own.items()) for name, own in self._pairs.items()}
         origins = tuple(self._origins.values())
         request = LinkRequest(self.key, origins=origins, **self._fields, **fields)
-        if self.unusable & routing_keys.READERS.keys():
+        if self.unusable & routing.LINK_READERS.keys():
             # With a default in place of one of these keys, packets would take another way.
             request = request._replace(routing=NicRouting(choice="no"))
         # One usable state is enough.
@@ -164,7 +164,10 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
             faults.append(line._replace(key="").fault(reason))
             break
         try:
-            faults += _add_setting(draft, line)
+            if line.key == "addresses":
+                _add_addresses(draft, line, faults)
+            else:
+                _add_setting(draft, line)
         except UnusableError as reason:
             draft.unusable.add(line.key)
             is_ignored = line.key != "state" and draft.depends_on(line.key)
@@ -173,39 +176,28 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
     return faults
 
 
-def _add_setting(draft: Draft, line: Line) -> list[Fault]:
-    """Add the setting of a line, and return its faults; raises UnusableError."""
-    if line.key == "addresses":
-        addresses, faults = _read_addresses(line)
-        if addresses:
-            draft.set_field(line, "addresses", addresses)
-        return faults
-    _add_single(draft, line)
-    return []
-
-
-def _add_single(draft: Draft, line: Line) -> None:
+def _add_setting(draft: Draft, line: Line) -> None:
     kind = draft.key.kind
     if line.key.startswith(_SYSCTL):
         key = values.sysctl_key(line.written[len(_SYSCTL) :])
         draft.add(line, "sysctls", (key, values.sysctl_value(line.value)), _SYSCTL + key)
         return
     # Policy routing has no part in a VRF, whose table is its own.
-    routed = {} if kind == "vrf" else routing_keys.READERS
+    routed = {} if kind == "vrf" else routing.LINK_READERS
     own = link_kinds.own_keys(kind)
     if line.key in routed:
-        routing = routing_keys.READERS[line.key](line.value)
-        shown = routing_keys.shown_values(routing)[line.key]
-        draft.set_field(line, "routing", draft.merged("routing", routing), line.key, shown)
-    elif line.key in routing_keys.AUTOMATIC:
-        requested, shown = routing_keys.read_automatic(draft.key, line.key, line.value)
+        nic_routing = routing.LINK_READERS[line.key](line.value)
+        shown = routing.shown_values(nic_routing)[line.key]
+        draft.set_field(line, "routing", draft.merged("routing", nic_routing), line.key, shown)
+    elif line.key in routing.AUTOMATIC:
+        requested, shown = routing.read_automatic(draft.key, line.key, line.value)
         draft.set_field(line, "automatic", draft.merged("automatic", requested), line.key, shown)
     elif line.key in own or (line.key == "name" and kind in KINDS):
         _set_virtual(draft, line)
     elif line.key in _READERS and line.key != kind:  # no VRF is in another one
         _set_setting(draft, line)
     else:
-        known = sorted({"addresses", *_READERS, *routed, *routing_keys.AUTOMATIC, *own} - {kind})
+        known = sorted({"addresses", *_READERS, *routed, *routing.AUTOMATIC, *own} - {kind})
         reason = f"unknown key; known are {', '.join(known)} and sysctl.KEY"
         raise UnusableError(reason, UnknownWord("key", line.key, (*known, "sysctl.KEY")))
 
@@ -238,9 +230,9 @@ def read_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
     return address, [line.fault(reason, "warning")]
 
 
-def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
+def _add_addresses(draft: Draft, line: Line, faults: list[Fault]) -> None:
+    """Add the usable addresses of a line, and the faults of the others; raises UnusableError."""
     addresses: dict[Address, None] = {}
-    faults: list[Fault] = []
     texts = [text for text in line.value.split(",") if text.strip()]
     if len(texts) > MAX_SETTINGS:
         raise UnusableError(f"more than {MAX_SETTINGS} addresses")
@@ -254,7 +246,8 @@ def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
             warnings = [line.fault(f'"{address}" is listed twice', "warning")]
         faults += warnings
         addresses[address] = None
-    return tuple(addresses), faults
+    if addresses:
+        draft.set_field(line, "addresses", tuple(addresses))
 
 
 # --- Checks of complete requests ------------------------------------------------------------------

@@ -5,7 +5,7 @@
 from dataclasses import replace
 from functools import partial
 
-from neuca_tools.documents.neuca import route_lines, values
+from neuca_tools.documents.neuca import routing, values
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part, read_truth
 from neuca_tools.model import Automatic
@@ -65,7 +65,7 @@ def set_metric(draft: Draft, subnet: Part, first: int) -> None:
     is_automatic = kind in DHCP or kind in ADVERTISED
     if not is_automatic and len(draft.routes) == first:
         return
-    metric = subnet.read("metric", route_lines.metric)
+    metric = subnet.read("metric", routing.metric)
     if metric is None:
         return
     for number, route in enumerate(draft.routes[first:], first):
@@ -87,7 +87,7 @@ def _read_overrides(part: Part) -> tuple[tuple[str, str], ...]:
 def _checked_override(name: str, text: str) -> str:
     """The value of this override, in one form. Raises UnusableError."""
     if name == "route-metric":
-        return str(route_lines.metric(text))
+        return str(routing.metric(text))
     if name == "hostname":
         return values.hostname(text)
     if name == "use-domains" and text == "route":

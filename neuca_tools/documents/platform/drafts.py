@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Optional, TypeVar
 
-from neuca_tools.documents.neuca import link_kinds, route_lines, values
+from neuca_tools.documents.neuca import link_kinds, routing, values
 from neuca_tools.documents.neuca.link_settings import MAX_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, masked_network
@@ -219,7 +219,7 @@ class Draft:
         if hop.version != network.version:
             part.fault(_HOP_KEYS[key], via, f'the next hop is not of the family of "{network}"')
         else:
-            metric = part.read("metric", route_lines.metric)
+            metric = part.read("metric", routing.metric)
             self.routes.append(RouteRequest(network, "present", hop, part.where, self.key, metric))
 
     def request(self) -> LinkRequest:

@@ -59,14 +59,11 @@ def read(root: Part) -> PlatformDocument:
         else:
             _add_addresses(draft)
         drafts.append(draft)
-        items += _delegated_prefixes(mac, nic)
+        for leaf in _PREFIXES:
+            prefixes = " ".join(_leaf_words(nic, leaf))
+            if prefixes:
+                items.append(Item("ec2", f"{mac} {leaf}", prefixes, 0))
     return finish_document(drafts, root)._replace(items=tuple(items))
-
-
-def _delegated_prefixes(mac: str, nic: Part) -> Iterator[Item]:
-    for leaf in _PREFIXES:
-        if _leaf_words(nic, leaf):
-            yield Item("ec2", f"{mac} {leaf}", " ".join(_leaf_words(nic, leaf)), 0)
 
 
 def _add_addresses(draft: Draft) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
@@ -159,28 +158,31 @@ def _upper_links(top: Part) -> dict[str, Upper]:
 
 def _left_to_others(top: Part) -> set[str]:
     """The names of links that only other programs can make, and of the links that these use."""
-    names = set(chain.from_iterable(_patch_ports(top.child("openvswitch"))))
-    for kind in _OTHERS:
+    names = set(_patch_ports(top.child("openvswitch")))
+    for kind in (*_OTHERS, *_KINDS):
         for name, link in top.named(kind, _BESIDES):
-            link.warn("", f"{kind} are left to other programs, with everything on top of them")
-            names |= {name, *link.texts("interfaces")}
-    for kind in _KINDS:
-        for name, link in top.named(kind, _BESIDES):
-            reason = _foreign_kind(kind, link)
+            reason = _left_reason(kind, link)
             if reason:
-                link.warn(
-                    "", f"{reason}, which is left to other programs, with everything on top of it"
-                )
+                link.warn("", reason)
                 names |= {name, *link.texts("interfaces")}
     top.warn_besides(*_KINDS, *_OTHERS, "version", "renderer")
     return names
 
 
-def _patch_ports(switch: Part) -> Iterator[list[str]]:
-    """The pairs of names of Open vSwitch's patch ports."""
+def _patch_ports(switch: Part) -> Iterator[str]:
+    """The names of Open vSwitch's patch ports, which are listed in pairs."""
     pairs = switch.tree.get("ports")
     for pair in pairs if isinstance(pairs, list) else ():
-        yield [name for name in pair if isinstance(name, str)] if isinstance(pair, list) else []
+        if isinstance(pair, list):
+            yield from (name for name in pair if isinstance(name, str))
+
+
+def _left_reason(kind: str, link: Part) -> str:
+    """Why another program has to make this link; empty if the kernel can."""
+    if kind in _OTHERS:
+        return f"{kind} are left to other programs, with everything on top of them"
+    what = _foreign_kind(kind, link)
+    return what and f"{what}, which is left to other programs, with everything on top of it"
 
 
 def _foreign_kind(kind: str, link: Part) -> str:
@@ -334,19 +336,14 @@ def _add_common_keys(draft: Draft) -> Draft:
     draft.offer_dns(names, "search", "search")
     link.close("nameservers")
     link.use_defaults(*_OFF)
-    _set_state(draft)
-    _add_addresses(draft, link)
-    netplan_routing.read(draft)
-    return draft
-
-
-def _set_state(draft: Draft) -> None:
-    """Set the state: `activation-mode: manual` leaves the link to its user, `off` keeps it down."""
-    mode = draft.part.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
+    mode = link.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
     if mode == "manual":
         draft.leave_to_user()
     elif mode == "off":
         draft.state = "down"
+    _add_addresses(draft, link)
+    netplan_routing.read(draft)
+    return draft
 
 
 def _add_addresses(draft: Draft, link: Part) -> None:

@@ -4,7 +4,7 @@
 
 from typing import Optional, cast
 
-from neuca_tools.documents.neuca import route_lines, rule_sections, values
+from neuca_tools.documents.neuca import routing, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
 from neuca_tools.documents.platform.parts import Part, cidr_text, masked_network
@@ -115,7 +115,7 @@ def _selected_prefix(text: str) -> Network:
     return masked_network(cidr_text(*_split_destination(text)))
 
 
-_RULE_READERS = {**rule_sections.READERS, "from": _selected_prefix, "to": _selected_prefix}
+_RULE_READERS = {**routing.RULE_READERS, "from": _selected_prefix, "to": _selected_prefix}
 
 
 def _with_traits(request: RouteRequest, route: Part, table: int, kind: RouteKind) -> RouteRequest:
@@ -125,13 +125,13 @@ def _with_traits(request: RouteRequest, route: Part, table: int, kind: RouteKind
     traits = Traits(
         table,
         kind,
-        route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
+        route.read("scope", lambda text: values.word(text, routing.SCOPES)) or "",
         bool(route.flag("on-link")) and request.via is not None,
         route.mtu() or 0,
-        route.read("advertised-mss", route_lines.advmss) or 0,
+        route.read("advertised-mss", routing.advmss) or 0,
         source,
     )
-    return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
+    return request._replace(traits=traits, metric=route.read("metric", routing.metric))
 
 
 def _add_rule(draft: Draft, rule: Part, own: int) -> None:
@@ -149,7 +149,7 @@ def _add_rule(draft: Draft, rule: Part, own: int) -> None:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
-        own_rules = rule_sections.rules_of(selectors)
+        own_rules = routing.rules_of(selectors)
         draft.rules += [RuleRequest(own_rule, rule.where, draft.key) for own_rule in own_rules]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")

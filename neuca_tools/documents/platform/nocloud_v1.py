@@ -125,22 +125,17 @@ def _nic_or_upper_draft(name: str, link: Part) -> Optional[Draft]:
 
 
 def _set_members(top: Part, taken: Iterable[str], drafts: LinkDrafts) -> None:
-    uppers = _upper_links(top)
+    uppers: dict[str, Upper] = {}
+    for link in top.parts("config"):
+        kind = link.text("type") or ""
+        if kind in _LOWER_KEYS:
+            uppers[link.text("name") or link.path] = Upper(link, kind, _LOWER_KEYS[kind])
     for name, upper in uppers.items():
         if name in drafts and upper.kind != "vlan":
             drafts.add_named_nics(upper.part, upper.key)
     skipped = SkippedLinks(sorted(taken), uppers, drafts)
     skipped.add_unusable(name for name in drafts.no_vlan_reasons if name not in drafts)
     skipped.connect_others(partial(drafts.set_lower_devices, "params", _PRIMARY))
-
-
-def _upper_links(top: Part) -> dict[str, Upper]:
-    uppers = {}
-    for link in top.parts("config"):
-        kind, name = link.text("type") or "", link.text("name") or link.path
-        if kind in _LOWER_KEYS:
-            uppers[name] = Upper(link, kind, _LOWER_KEYS[kind])
-    return uppers
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:

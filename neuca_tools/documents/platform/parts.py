@@ -314,7 +314,10 @@ def cidr_text(text: str, netmask: Optional[str] = None) -> str:
     ip, slash, length = text.partition("/")
     if not slash:
         length = netmask or _ASSUMED[values.host(ip).version]
-    return f"{ip}/{_length_text(length)}"
+    length = length.strip()
+    if "." in length or ":" in length:
+        length = str(values.netmask_length(values.host(length)))
+    return f"{ip}/{length}"
 
 
 def is_assumed(text: str, netmask: Optional[str]) -> bool:
@@ -328,13 +331,6 @@ def masked_network(text: str) -> Network:
     host = values.host(ip)
     bits = values.integer(length, 0, host.max_prefixlen, "the prefix length")
     return values.network(str(ip_network(f"{host}/{bits}", strict=False)))
-
-
-def _length_text(netmask: str) -> str:
-    netmask = netmask.strip()
-    if "." not in netmask and ":" not in netmask:
-        return netmask
-    return str(values.netmask_length(values.host(netmask)))
 
 
 def milliseconds(text: str) -> str:
