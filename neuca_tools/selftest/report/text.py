@@ -4,6 +4,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, repeat
 from textwrap import shorten, wrap
 from typing import Optional
 
@@ -107,21 +108,15 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     """The first limit; if the report is `verbose`, the others too; and the information."""
     limits = [finding for finding in diagnosis.findings if finding.severity != "info"]
-    for finding in limits[:1]:
-        yield from _finding_lines(finding, FIRST_LABELS, verbose)
-    if verbose:
-        for finding in limits[1:]:
-            yield from _finding_lines(finding, OTHER_LABELS, verbose)
-    for finding in _shown_notes(diagnosis, verbose):
-        yield _labelled_line("info", f"{finding.text} ({finding.id})")
-
-
-def _shown_notes(diagnosis: Diagnosis, verbose: bool) -> list[Finding]:
-    """All, or the first if nothing else says why a rate that nobody expected is what it is."""
     notes = [finding for finding in diagnosis.findings if finding.severity == "info"]
-    if verbose:
-        return notes
-    return [] if diagnosis.limit or diagnosis.expect else notes[:1]
+    if not verbose:
+        limits = limits[:1]
+        # One, if nothing else says why a rate that nobody expected is what it is.
+        notes = [] if diagnosis.limit or diagnosis.expect else notes[:1]
+    for finding, labels in zip(limits, chain([FIRST_LABELS], repeat(OTHER_LABELS))):
+        yield from _finding_lines(finding, labels, verbose)
+    for finding in notes:
+        yield _labelled_line("info", f"{finding.text} ({finding.id})")
 
 
 def phase_words(phase: PhaseResult) -> str:
