@@ -152,13 +152,17 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
     if sync and not are_few:
         _sync_directories(contents, are_few)
     for path in files:
-        with as_apply_error(f'{"write" if path in contents else "remove"} "{path}"'):
-            if path in contents:
-                os.replace(f"{path}{NEW}", path)
-            else:
-                path.unlink(missing_ok=True)
+        _rename_or_remove(path, path in contents)
     if sync:
         _sync_directories(files, are_few)
+
+
+def _rename_or_remove(path: Path, is_written: bool) -> None:
+    with as_apply_error(f'{"write" if is_written else "remove"} "{path}"'):
+        if is_written:
+            os.replace(f"{path}{NEW}", path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def mode_of(path: Path) -> int:
@@ -275,10 +279,10 @@ def _sync_directories(paths: Iterable[Path], are_few: bool) -> None:
 
 
 def _sync_file_system(descriptor: int) -> int:
-    """Not os.sync(), which would wait for every one, including an NFS mount without a server."""
     # Only for many files; it saves 1 ms.
     from neuca_tools.libc import call
 
+    # os.sync() would wait for every file system, including an NFS mount without a server.
     return call("syncfs", descriptor)
 
 
