@@ -13,13 +13,8 @@ from neuca_tools.agent import trial_file
 from neuca_tools.agent.first_boot import set_aside_foreign_state
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
+from neuca_tools.commands import context
 from neuca_tools.commands.common import require_root, show, uses_color
-from neuca_tools.commands.context import (
-    load_configuration,
-    problems_not_printed,
-    read_document,
-    report_faults,
-)
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = load_configuration(arguments)
+    config = context.load_configuration(arguments)
     if arguments.dry_run:
         from neuca_tools.commands.look import show_plan
 
@@ -73,7 +68,7 @@ def apply_once(
 ) -> int:
     """Make one pass, print what it did not do, and return the exit code."""
     set_aside_foreign_state(config)
-    read = partial(read_document, config, source)
+    read = partial(context.read_document, config, source)
     return make_pass(config, read, from_own_sources=source is None, as_json=as_json, color=color)
 
 
@@ -95,8 +90,8 @@ def make_pass(
     ) as intake:
         headline = prepare()
         report, status = run_pass(config, intake, whole=True)
-    code = report_faults(intake, config) or status.exit_code
-    left = problems_not_printed(status.problems, intake, config)
+    code = context.report_faults(intake, config) or status.exit_code
+    left = context.problems_not_printed(status.problems, intake, config)
     text = headline + outcome_text(status, len(report.changed), left, color)
     data = {}
     if as_json:

@@ -61,7 +61,6 @@ def message_prefix(arguments: argparse.Namespace) -> str:
 
 @contextmanager
 def _discarded_output() -> Iterator[None]:
-    """Discard standard output; errors are on standard error."""
     # The name of a file may not be valid UTF-8.
     with Path(os.devnull).open("w", errors="replace") as nowhere, redirect_stdout(nowhere):
         yield

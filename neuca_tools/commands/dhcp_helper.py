@@ -19,18 +19,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.agent import autoconfiguration
-from neuca_tools.backends import dhcplease, linkwatch, sysctl
+from neuca_tools.backends import dhcplease, linkwatch, processes, sysctl
 from neuca_tools.backends.dhcpclients import GONE, PATH, forget_client
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.backends.processes import (
-    CLIENT,
-    PROCESS,
-    end_process,
-    noted_pid,
-    process_note,
-    write_process_note,
-)
-from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import as_apply_error, read_bytes, text_of, write_files
 
@@ -61,32 +52,27 @@ LINK_LOCAL_SECONDS = 10.0  # for a link to have a link-local address
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Exit code 0, also for a lease that is not used; 1 for an error.
+    """Exit code 0, also for a lease that is not used; 1 for an error, 2 for a wrong call.
 
     A client whose script fails would decline the lease, and ask for another one at once.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        return _do_job(words)
-    except NeucaError as error:
-        print(f"dhcp-helper: {error.text}", file=sys.stderr)
-        return 1 if words else 0
-
-
-def _do_job(words: Sequence[str]) -> int:
-    """Do what the arguments say; 2 if they say nothing. Raises NeucaError."""
     jobs: dict[str, Callable[[Path], None]] = {
         "run": become_client,
         "start": partial(become_client, is_plain=True),
         "stop": give_up,
     }
-    if len(words) == 2 and words[0] in jobs:
-        jobs[words[0]](Path(words[1]))
-    elif not words and REQUEST_VARIABLE in os.environ:
-        process_report(os.environ)
-    else:
-        print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
-        return 2
+    try:
+        if len(words) == 2 and words[0] in jobs:
+            jobs[words[0]](Path(words[1]))
+        elif not words and REQUEST_VARIABLE in os.environ:
+            process_report(os.environ)
+        else:
+            print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
+            return 2
+    except NeucaError as error:
+        print(f"dhcp-helper: {error.text}", file=sys.stderr)
+        return 1 if words else 0
     return 0
 
 
@@ -97,9 +83,9 @@ def become_client(path: Path, is_plain: bool = False) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if is_plain:
-        write_process_note(path, os.getpid())
+        processes.write_process_note(path, os.getpid())
     request = _read_request(path)
-    write_files({path.with_suffix(CLIENT): process_note(os.getpid())})
+    write_files({path.with_suffix(processes.CLIENT): processes.process_note(os.getpid())})
     if _protocol(request):
         linkwatch.await_link_local(int(request["index"]), LINK_LOCAL_SECONDS)
     if _protocol(request) == dhcplease.ADVERTISEMENTS:
@@ -121,7 +107,7 @@ def give_up(path: Path) -> None:
     request = _read_request(gone)
     _signal_client(gone, signal.SIGALRM)  # dhcpcd(8), --release
     # Without its note, a client that is not a unit and has not ended would run for ever.
-    _signal_client(gone, signal.SIGKILL, PROCESS)
+    _signal_client(gone, signal.SIGKILL, processes.PROCESS)
     _restore_mode(gone, request)
     forget_client(gone)
 
@@ -209,7 +195,7 @@ def _read_request(path: Path) -> dict[str, Any]:
 
 
 def _address_mode(request: Mapping[str, Any]) -> str:
-    return sysctl.read_value(ADDRESS_MODE.format(request["interface"])) or ""
+    return sysctl.read_value(sysctl.ADDRESS_MODE.format(request["interface"])) or ""
 
 
 def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
@@ -218,14 +204,14 @@ def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
     Otherwise the link would have no link-local address after it has been down.
     """
     mode = _address_mode(request)
-    if _protocol(request) and mode not in ("", NO_ADDRESS):
+    if _protocol(request) and mode not in ("", sysctl.NO_ADDRESS):
         write_files({path.with_suffix(MODE): mode.encode()})
 
 
 def _restore_mode(path: Path, request: Mapping[str, Any]) -> None:
     """Undo what dhcpcd has set. Raises ApplyError."""
     before = text_of(path.with_suffix(MODE))
-    if before.isdecimal() and _address_mode(request) == NO_ADDRESS:
+    if before.isdecimal() and _address_mode(request) == sysctl.NO_ADDRESS:
         with Netlink() as netlink:
             netlink.set_address_generation(int(request["index"]), int(before))
 
@@ -249,9 +235,8 @@ def _client_command(path: Path, request: Mapping[str, Any]) -> list[str]:
     return [*words, str(request["interface"])]
 
 
-def _signal_client(gone: Path, number: int, note: str = CLIENT) -> None:
-    """Send the client a signal that ends it."""
-    end_process(noted_pid(gone.with_suffix(note)), number, RELEASE_SECONDS)
+def _signal_client(gone: Path, number: int, note: str = processes.CLIENT) -> None:
+    processes.end_process(processes.noted_pid(gone.with_suffix(note)), number, RELEASE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,8 @@ from neuca_tools.agent.status import expected_outcome, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.backends.linkwatch import Watch
+from neuca_tools.commands import context
 from neuca_tools.commands.common import LISTED, show, terminal_width, uses_color
-from neuca_tools.commands.context import (
-    load_configuration,
-    output_path,
-    problems_not_printed,
-    read_document,
-    report_faults,
-)
 from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaError, UsageError
@@ -45,7 +39,7 @@ EMPTY: tuple[object, ...] = (None, [], (), {}, "")  # values that are not shown
 def run(arguments: argparse.Namespace) -> int:
     if getattr(arguments, "prometheus", None):
         return _write_metrics(arguments)
-    config = load_configuration(arguments, quiet=arguments.command == "status")
+    config = context.load_configuration(arguments, quiet=arguments.command == "status")
     commands = {
         "status": _show_status,
         "plan": show_plan,
@@ -60,9 +54,9 @@ def _write_metrics(arguments: argparse.Namespace) -> int:
     from neuca_tools.status.prometheus import metrics_without_status, status_metrics
 
     _check_status_options(arguments)
-    path = None if arguments.prometheus == "-" else output_path(arguments.prometheus)
+    path = None if arguments.prometheus == "-" else context.output_path(arguments.prometheus)
     try:
-        status = _awaited_status(arguments, load_configuration(arguments, quiet=True))
+        status = _awaited_status(arguments, context.load_configuration(arguments, quiet=True))
     except NeucaError:
         _put_text(metrics_without_status(), path)
         raise
@@ -124,7 +118,7 @@ def _pass_is_running(config: Config) -> bool:
 
 
 def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
-    intake = read_document(config, arguments.source)
+    intake = context.read_document(config, arguments.source)
     with open_host(config, intake) as host:
         return intake, host.decide(trial_file.next_record(config))
 
@@ -137,7 +131,7 @@ def show_plan(arguments: argparse.Namespace, config: Config) -> int:
     config.demand_protection()
     intake, survey = _intake_and_survey(arguments, config)
     operations, after = expected_outcome(config, intake, survey)
-    problems = problems_not_printed(after.problems, intake, config)
+    problems = context.problems_not_printed(after.problems, intake, config)
     text = render.plan_text(operations, problems, after.names, color=uses_color(arguments))
     if arguments.verbose:
         text = "\n".join([text, *_file_changes(operations, survey.observed.files)])
@@ -147,7 +141,7 @@ def show_plan(arguments: argparse.Namespace, config: Config) -> int:
 
         data = plan_json(operations, after)
     show(data, arguments.json, lambda _: text, wraps=not arguments.verbose)
-    return report_faults(intake, config) or after.exit_code
+    return context.report_faults(intake, config) or after.exit_code
 
 
 def _file_changes(
@@ -168,7 +162,7 @@ def _show_stage(arguments: argparse.Namespace, config: Config) -> int:
     from neuca_tools.status import render_json
 
     if arguments.stage == "document":
-        intake = read_document(config, arguments.source)
+        intake = context.read_document(config, arguments.source)
         data = render_json.document_json(intake.document, intake.stored)
     else:
         intake, survey = _intake_and_survey(arguments, config)
@@ -177,7 +171,7 @@ def _show_stage(arguments: argparse.Namespace, config: Config) -> int:
         else:
             data = render_json.observed_json(survey.world)
     show(data, arguments.json, as_yaml, wraps=False)
-    return report_faults(intake, config)
+    return context.report_faults(intake, config)
 
 
 def as_yaml(data: Any) -> str:  # noqa: ANN401 - JSON
@@ -208,4 +202,4 @@ def _explain_link(arguments: argparse.Namespace, config: Config) -> int:
     if intake.document is None and data["role"] == "unlisted":
         data["reason"] = "there is no document"
     show(data, arguments.json, partial(render.explanation_text, width=terminal_width()))
-    return report_faults(intake, config)
+    return context.report_faults(intake, config)

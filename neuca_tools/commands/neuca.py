@@ -130,7 +130,6 @@ LONGEST_WAIT = 86400  # seconds
 
 
 def _choice_of(text: str, *words: str) -> Keywords:
-    """An argument that is one of these words, with its help text."""
     return {"choices": words, "metavar": f"{{{','.join(words)}}}", "help": text}
 
 

@@ -11,16 +11,11 @@ from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.namespace import namespaces_restored
+from neuca_tools.commands import selftest_options
 from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import enter_namespace, read_agent_plan
 from neuca_tools.commands.selftest_explain import styled_text
-from neuca_tools.commands.selftest_options import (
-    MEASURING_OPTIONS,
-    address_of,
-    measurement_options,
-    port_number,
-)
 from neuca_tools.commands.selftest_parsers import add_grouped, integer, parser_of
 from neuca_tools.commands.selftest_run import SEVEREST, check_peers, has_iperf3, without_iperf3
 from neuca_tools.config import Config
@@ -60,7 +55,7 @@ def compare_paths_parser() -> argparse.ArgumentParser:
     parser.add_argument("paths", nargs="+", **path)
     text = "number of tests of each path (default: %(default)d)"
     rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
-    add_grouped(parser, MEASURING_OPTIONS, {"rounds": rounds}, JSON)
+    add_grouped(parser, selftest_options.MEASURING_OPTIONS, {"rounds": rounds}, JSON)
     parser.set_defaults(usage=parser.format_usage, at_boot=False, label=None, interface=None)
     return parser
 
@@ -77,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         return without_iperf3()
     options = _path_options(arguments, config)
     planned = read_agent_plan(config)
-    address_by_path = {path: address_of(path.peer) for path in paths}
+    address_by_path = {path: selftest_options.address_of(path.peer) for path in paths}
     for path, address in address_by_path.items():
         with _start_of(path, planned) as plan:
             check_peers([(address, path.interface)], plan)
@@ -149,7 +144,7 @@ def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
     and each path leads through an interface of its own.
     """
     arguments.plan = arguments.plan or "quick"
-    options = replace(measurement_options(arguments, config), interface=None)
+    options = replace(selftest_options.measurement_options(arguments, config), interface=None)
     if arguments.only is not None:
         return options
     steps = (options.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
@@ -200,7 +195,7 @@ def _parse_path(text: str) -> Path:
     _check_settings(text, known)
     if not LABEL.fullmatch(label) or not peer or len(known) < len(settings):
         raise argparse.ArgumentTypeError(f'"{text}": it is not LABEL=PEER[,netns=NAME…]')
-    port = port_number(known["port"]) if "port" in known else None
+    port = selftest_options.port_number(known["port"]) if "port" in known else None
     names = {name: known[name] for name in known if name != "port"}
     return Path(label, peer, port=port, **names)
 

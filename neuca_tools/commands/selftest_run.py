@@ -11,17 +11,11 @@ from datetime import datetime, timezone
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
+from neuca_tools.commands import selftest_options
 from neuca_tools.commands.common import is_root
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import outlook_of
 from neuca_tools.commands.selftest_explain import styled_text, write_reports
-from neuca_tools.commands.selftest_options import (
-    SETTINGS,
-    address_of,
-    configured_peers,
-    measurement_options,
-    plan_name,
-)
 from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
@@ -92,7 +86,7 @@ class _Setup(NamedTuple):
 def run(arguments: argparse.Namespace) -> int:
     """Test each peer in turn. Raises UsageError and SelftestError."""
     config = load_configuration(arguments)
-    entries = configured_peers(arguments, config)
+    entries = selftest_options.configured_peers(arguments, config)
     if not entries:
         log("no PEER, and no [selftest] peers in the configuration: nothing to test")
         return ExitCode.NOTHING_CONFIGURED
@@ -102,8 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
     _warn_of_unknown_options(config)
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
-    options, plan = measurement_options(arguments, config), plan_name(arguments, config)
-    addresses = [address_of(entry, arguments.family) for entry in entries]
+    options = selftest_options.measurement_options(arguments, config)
+    plan = selftest_options.plan_name(arguments, config)
+    addresses = [selftest_options.address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
     check_peers(((address, options.interface) for address in addresses), planned)
     setup = _Setup(arguments, config, options, plan, planned)
@@ -116,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _warn_of_unknown_options(config: Config) -> None:
-    for name in sorted(config.selftest.keys() - set(SETTINGS)):
+    for name in sorted(config.selftest.keys() - set(selftest_options.SETTINGS)):
         log(f'warning: [selftest] "{name}": unknown option, ignoring it')
 
 

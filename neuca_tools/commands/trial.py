@@ -15,15 +15,9 @@ from neuca_tools.agent import trial, trial_file
 from neuca_tools.agent.first_boot import set_aside_foreign_state
 from neuca_tools.agent.status import expected_outcome
 from neuca_tools.apply.host import survey_host
+from neuca_tools.commands import context
 from neuca_tools.commands.apply import outcome_text
 from neuca_tools.commands.common import require_root
-from neuca_tools.commands.context import (
-    exit_code,
-    load_configuration,
-    problems_not_printed,
-    read_document,
-    report_faults,
-)
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
 from neuca_tools.model.printable import painted_lines
@@ -41,11 +35,11 @@ _LARGEST = 65536  # bytes that are read at once
 
 def run(arguments: argparse.Namespace) -> int:
     """`neuca confirm`."""
-    config = load_configuration(arguments)
+    config = context.load_configuration(arguments)
     require_root("confirm")
     trial.confirm_trial(config)
     print("kept")
-    return exit_code(config)
+    return context.exit_code(config)
 
 
 def apply_on_trial(config: Config, source: Optional[str], length: float, color: bool) -> int:
@@ -55,14 +49,15 @@ def apply_on_trial(config: Config, source: Optional[str], length: float, color: 
     """
     config.demand_protection()
     set_aside_foreign_state(config)
-    intake = read_document(config, source)
-    code = report_faults(intake, config)
+    intake = context.read_document(config, source)
+    code = context.report_faults(intake, config)
     if intake.document is None:
         raise NeucaError("apply --try: there is no document to try")
     survey = survey_host(config, intake)
     if intake.stored == stored_document(config.state) and not survey.plan():
         _, after = expected_outcome(config, intake, survey)
-        print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))
+        left = context.problems_not_printed(after.problems, intake, config)
+        print(outcome_text(after, 0, left, color))
         return code or after.exit_code
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -91,7 +86,7 @@ def _run_in_child(
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
         def tell(report: Report, status: Status) -> None:
-            left = problems_not_printed(status.problems, intake, config)
+            left = context.problems_not_printed(status.problems, intake, config)
             done = outcome_text(status, len(report.changed), left, color)
             wait = f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
             _send_to_command(parent, f"{done}\n{wait}\n")

@@ -64,7 +64,9 @@ def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action:
     if action == "plan":
         _show_plan(arguments, survey, link)
     else:
-        _show_audit(arguments, survey, link)
+        data = {"version": 2, **audit.to_json(survey.resolution, survey.observed, link)}
+        text = partial(render.tuning_text, color=uses_color(arguments), width=terminal_width())
+        show(data, arguments.json, text)
     return report_faults(intake, config) or (EXIT_INVALID if faults else EXIT_OK)
 
 
@@ -75,12 +77,6 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
     data = render_json.plan_json(operations)
     data["problems"] = [{"link": None, **problem_json(problem)} for problem in problems]
     show(data, arguments.json, lambda _: text)
-
-
-def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
-    data = {"version": 2, **audit.to_json(survey.resolution, survey.observed, link)}
-    text = partial(render.tuning_text, color=uses_color(arguments), width=terminal_width())
-    show(data, arguments.json, text)
 
 
 def _choice_in_effect(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:

@@ -148,7 +148,6 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
 
 
 def _document_problems(document: DocumentStatus) -> Iterator[Problem]:
-    """What is wrong with the document itself."""
     yield from (Problem("invalid", text) for text in document.invalid)
     if document.disputed:
         yield Problem("contested", document.disputed)

@@ -388,7 +388,6 @@ def _explained_setting(
     current: SettingValue,
     original: SettingValue,
 ) -> dict[str, SettingValue]:
-    """A row of `neuca explain`."""
     return {
         "setting": setting,
         "desired": desired,

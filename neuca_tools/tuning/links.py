@@ -158,7 +158,6 @@ def _highest_mtu(
 
 
 def _with_value(request: LinkRequest, value: JudgedValue) -> LinkRequest:
-    """The request with a judged value."""
     setting: dict[str, Any] = {value.setting: int(value.wanted or 0)}
     origin = Origin(value.setting, value.wanted or "0", value.source)
     return merge_requests(LinkRequest(request.key, origins=(origin,), **setting), request)
