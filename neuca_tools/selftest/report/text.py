@@ -8,14 +8,8 @@ from itertools import chain, repeat
 from textwrap import shorten, wrap
 from typing import Optional
 
-from neuca_tools.model.printable import (
-    GREEN,
-    RED,
-    counted,
-    painted_text,
-    printable_line,
-    printable_lines,
-)
+from neuca_tools.model import printable
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.table import ALONE
@@ -60,12 +54,12 @@ def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
         others = f"{len(lines) - MAX_PHASES + 1} more tests (--verbose)"
         lines = [lines[at] for at in sorted(ranks[: MAX_PHASES - 1])]
         lines.append(_labelled_line("", others))
-    return printable_lines([*lines, *_conclusion_lines(diagnosis, verbose)])
+    return printable.printable_lines([*lines, *_conclusion_lines(diagnosis, verbose)])
 
 
 def conclusion_text(diagnosis: Diagnosis, verbose: bool) -> str:
     """The report without the phases, each of which was printed when it ended."""
-    return printable_lines(_conclusion_lines(diagnosis, verbose))
+    return printable.printable_lines(_conclusion_lines(diagnosis, verbose))
 
 
 def styled_report(report: str, code: ExitCode, width: int, color: bool) -> str:
@@ -78,9 +72,9 @@ def styled_report(report: str, code: ExitCode, width: int, color: bool) -> str:
         report = "\n".join(_wrapped_line(line, width) for line in report.split("\n"))
     if not color:
         return report
-    verdict_color = GREEN if code is ExitCode.PASS else RED
-    for pattern, ink in (("FAIL", RED), ("VERDICT|^MESH", verdict_color)):
-        report = re.sub(rf"(?m)\b({pattern})\b", painted_text(r"\1", ink, color), report)
+    verdict_color = printable.GREEN if code is ExitCode.PASS else printable.RED
+    for pattern, ink in (("FAIL", printable.RED), ("VERDICT|^MESH", verdict_color)):
+        report = re.sub(rf"(?m)\b({pattern})\b", printable.painted_text(r"\1", ink, color), report)
     return report
 
 
@@ -91,7 +85,7 @@ def name_with_arrow(name: str, direction: str) -> str:
 
 def step_line(step: Step) -> str:
     word = "FAIL" if step.verdict == "fail" else step.verdict
-    return printable_line(f"{step.name:<{LABEL_WIDTH + 1}}{word:<8} {step.text}")
+    return printable.printable_line(f"{step.name:<{LABEL_WIDTH + 1}}{word:<8} {step.text}")
 
 
 def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
@@ -270,7 +264,7 @@ def differences_text(comparison: Comparison) -> str:
         # A NIC may have a thousand addresses.
         before, after = _shortened(change.before or "absent"), _shortened(change.after or "absent")
         rows.append(_labelled_line(label, f"{change.where} {change.field}: {before} → {after}"))
-    return printable_lines(rows)
+    return printable.printable_lines(rows)
 
 
 def _usual_rate(change: RateChange) -> str:
