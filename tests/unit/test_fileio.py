@@ -66,7 +66,7 @@ OPENING = [
     (lambda path: sysctl.read_value(f"net/{path.name}"), "directory"),
     (lambda path: sysctl.write_value(f"net/{path.name}", "1"), "file"),
     (lambda _: processes.end_process(os.getpid(), 0, 0.0), "file"),
-    (image_clean._truncate_file, "file"),
+    (lambda path: image_clean.Trace(path, emptied=True).run(), "file"),
     (image_capture._has_flags, "file"),
     (image_capture._has_flags, "directory"),
 ]
