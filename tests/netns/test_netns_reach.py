@@ -16,7 +16,10 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ObserveError
 with Netlink() as netlink:
     if len(sys.argv) > 2:  # what the kernel says when it has no memory left, which it cannot be made to say here
-        def refuse(*words):
+        ask = wire.Socket.ask
+        def refuse(kernel, kind, flags, *words):
+            if flags & wire.DUMP:
+                return ask(kernel, kind, flags, *words)
             raise OSError(errno.ENOBUFS, "No buffer space available")
         wire.Socket.ask = refuse
     try:
