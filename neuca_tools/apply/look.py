@@ -1,4 +1,4 @@
-"""Everything that a decision reads: the kernel, our own files, the network managers, profiles."""
+"""Everything that a decision reads; and the network managers, which also release links here."""
 
 # SPDX-License-Identifier: MIT
 
