@@ -2140,6 +2140,8 @@ def test_a_slower_direction_is_compared_with_the_other_one():
         for option, rate in (("", 739), ("-R", 934))
     ]
     assert "the other direction carries 934 Mbit/s" in told("".join(runs)).unknown
+    runs[1] = runs[1].replace("-R", "-R -P 4")  # four streams say nothing of what one could carry
+    assert "the other direction" not in told("".join(runs)).unknown
 
 
 DEBUGGING = """$ iperf3 -c localhost -w40G -d

@@ -363,8 +363,10 @@ def _without_finding(session: Session) -> Optional[str]:
 
 
 def _faster_direction(session: Session, tcp: Look) -> str:
-    """A clause about the opposite direction, if that was clearly faster by itself; else empty."""
-    opposite = (look for look in session.tcp if look.phase.direction != tcp.phase.direction)
+    """A clause about the opposite direction, if as many streams were clearly faster; else empty."""
+    alike = (tcp.streams, tcp.phase.path)
+    tests = (look for look in session.tcp if (look.streams, look.phase.path) == alike)
+    opposite = (look for look in tests if look.phase.direction != tcp.phase.direction)
     rate = max((look.known_rate for look in opposite), default=0.0)
     if tcp.phase.name == BIDIRECTIONAL or tcp.known_rate >= THROUGHPUT * rate:
         return ""
