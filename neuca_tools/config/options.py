@@ -156,7 +156,7 @@ class Config(NamedTuple):
     `platform`: `auto` in `sources` stands for the services that the firmware names (`dmi`), or for
     OpenStack and EC2 (`any`). Times are in seconds, `rate` is in bit/s. MAC addresses are written
     `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file sets one;
-    `documents.stacking.combine` merges these requests over those of a document.
+    `documents.stacking.merge_layers` merges these requests over those of a document.
     """
 
     set_loopback_hostname: bool = _option("runtime", _read_truth, "yes")
