@@ -158,13 +158,14 @@ class NetworkManager(Manager):
     def _read_devices(self) -> list[_Device]:
         objects, devices = self._managed_objects(), []
         for path, interfaces in objects.items():
-            properties = interfaces.get(_DEVICE, {"Real": False})
-            if properties.get("Real", True):
-                is_unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
-                managed = bool(properties.get("Managed", True)) and not is_unmanaged
-                active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
-                name, uuid = str(properties.get("Interface", "")), str(active.get("Uuid", ""))
-                devices.append(_Device(str(path), name, managed, uuid))
+            properties = interfaces.get(_DEVICE)
+            if properties is None or not properties.get("Real", True):
+                continue
+            is_unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
+            managed = bool(properties.get("Managed", True)) and not is_unmanaged
+            active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
+            name, uuid = str(properties.get("Interface", "")), str(active.get("Uuid", ""))
+            devices.append(_Device(str(path), name, managed, uuid))
         return devices
 
     def _managed_objects(self) -> Any:

@@ -173,7 +173,7 @@ class Operation:
         """The entries of a scope that include it: MACs of NICs ("" for none), keys of links."""
         keys = {str(self.link.key)} if self.link else set()
         own = {self.own_handle} if self.handle_form else set()
-        return frozenset((self.domains | keys or {""}) | own)
+        return frozenset(((self.domains | keys) or {""}) | own)
 
     @property
     def own_handle(self) -> str:
