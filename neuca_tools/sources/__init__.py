@@ -3,6 +3,8 @@
 A source implements the `Source` protocol of `base`. It returns a document, returns that there is
 none, or raises SourceError; an error never means that there is none. A module is imported when a
 source of it is made, and what is slow to import inside functions: most commands ask none or one.
+To add a source, write its module, and add a row to `_KINDS` or, for a cloud, to `model.clouds`;
+`_AUTO` lists the sources that `auto` asks, in order.
 
 The firmware decides which services `auto` asks at well-known addresses: any host on a guest's
 network can answer there (CVE-2024-6174 in cloud-init), but only the hypervisor writes the guest's
