@@ -25,7 +25,14 @@ from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, UsageError
-from neuca_tools.files import NEW, as_apply_error, mode_of, sync_directory, write_files
+from neuca_tools.files import (
+    NEW,
+    as_apply_error,
+    closed_afterwards,
+    mode_of,
+    sync_directory,
+    write_files,
+)
 from neuca_tools.guest import authorized_keys, blockdev, programs
 from neuca_tools.guest.users import UserWithdrawal, find_account
 
@@ -245,12 +252,10 @@ class _Archive:
 
 def _has_flags(path: Path) -> bool:
     with suppress(OSError):  # the file system has none, or the file has gone
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        mode = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with closed_afterwards(os.open(path, mode)) as descriptor:
             (flags,) = struct.unpack("l", fcntl.ioctl(descriptor, GET_FLAGS, bytes(8)))
             return bool(flags & FLAGS)
-        finally:
-            os.close(descriptor)
     return False
 
 

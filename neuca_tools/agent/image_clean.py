@@ -24,6 +24,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import (
     NEW,
+    closed_afterwards,
     lock_holder,
     locked,
     matching_paths,
@@ -90,12 +91,10 @@ class Trace(NamedTuple):
             write_files({self.path: None})
             return
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
+            flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+            with closed_afterwards(os.open(self.path, flags)) as descriptor:
                 os.ftruncate(descriptor, 0)
                 os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
         except OSError as error:
             why = error.strerror
             if error.errno == errno.ELOOP:
