@@ -17,15 +17,17 @@ OTHER_PROGRAM = re.compile(
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
-
-
 CLOSED = re.compile(
     r"control socket has closed unexpectedly|control message.{0,100}: connection reset",
     re.IGNORECASE,
 )
-# Of iperf3; seconds that a test takes at least.
-IPERF3_PORT, SHORTEST_TEST = 5201, 0.1
+IPERF3_PORT = 5201
 LOST = "connection lost"  # the other title of D47
+_LOST = re.compile(
+    r"socket has closed|connection (?:reset|abort)|forcibly closed|broken pipe"
+    r"|select failed: bad file|unable to (?:send|receive) results|server has terminated",
+    re.IGNORECASE,
+)
 
 
 class _Message(NamedTuple):
@@ -34,7 +36,6 @@ class _Message(NamedTuple):
     text: str
     meaning: str
     advice: str
-    title: Optional[str] = None
 
 
 # In the words of iperf_strerror() of iperf3, iperf 2, strerror(3), Windows, and getopt_long(3) of
@@ -66,56 +67,14 @@ _MESSAGES = (
         "stop it, or choose another port (-p)",
     ),
     _Message(
-        r"error -(?: \||$)",
-        "the server reports an error for which this version of iperf3 has no words",
-        "see what the server printed; test without options, such as a large -w",
-    ),
-    _Message(
-        r"start listener for connections: (?:operation not permitted|permission denied)",
-        "this host does not let iperf listen on that port",
-        "ports below 1024 require root; look for a security policy (ESXi, SELinux, a container)",
-    ),
-    _Message(
-        r"(?:^|\| |(?:connect|send|stream socket)[^|]{0,120}: )"
-        r"(?:operation not permitted|permission denied)",
-        "this host does not let iperf send: a firewall of its own, or a security policy",
-        "look at the rules for outgoing packets (nft list ruleset), and at those of a container",
-    ),
-    _Message(
-        r"stream socket: no buffer space",
-        "more is offered than the NIC sends: its queue is full (ENOBUFS of send(2) on BSD, macOS)",
-        "offer less (-b)",
-    ),
-    _Message(
-        r"protocol not supported|no sctp support"
-        r"|(?:connect|listener|sctp)[^|]{0,120}: protocol not available",
-        "this system, or this build of iperf3, lacks the protocol, such as SCTP",
-        "load its module (modprobe sctp) on both hosts, or test with another protocol",
-    ),
-    _Message(
-        r"too many open files|cannot allocate memory|unable to create thread",
-        "this host lacks descriptors, memory or threads for so many streams",
-        "fewer streams (-P); ulimit -a shows the limits",
-    ),
-    _Message(
-        r"message too long|block size (?:invalid|too large)",
-        "iperf cannot send blocks of this size (-l)",
-        "leave out -l, or use at most 65507 bytes with UDP, 1 MiB with TCP",
-    ),
-    _Message(
         r"parameter error|(?:unrecognized|invalid|illegal|unknown) option"
-        r"|option .{0,80}requires an argument",
-        "iperf rejected its arguments",
-        "correct them: iperf3 --help of this version lists them",
-    ),
-    _Message(
-        r"socket has closed|connection (?:reset|aborted)|connection abort|forcibly closed"
-        r"|broken pipe|select failed: bad file|unable to (?:send|receive) results"
-        r"|server has terminated",
-        "the other iperf ended, the path failed, or a firewall, NAT or proxy closed the connection",
-        "see what the other end printed; --cntl-ka of iperf3 3.17 or later keeps an idle control "
-        "connection open",
-        LOST,
+        r"|option .{0,80}requires an argument|message too long|block size (?:invalid|too large)"
+        r"|protocol not supported|no sctp support|stream socket: no buffer space"
+        r"|too many open files|cannot allocate memory|unable to create thread|error -(?: \||$)"
+        r"|(?:^|\| |(?:connect|listener|send|stream socket)[^|]{0,120}: )"
+        r"(?:operation not permitted|permission denied|protocol not available)",
+        "iperf cannot test, for the reason that it gives",
+        "correct its options (iperf3 --help), or what this host refuses or lacks",
     ),
 )
 
@@ -157,11 +116,9 @@ def _has_begun(session: Session) -> bool:
 
 
 def _is_to_iperf3(look: Look) -> bool:
-    """Whether iperf 2 got nothing through to the port of iperf3, whose server closes at once."""
+    """Whether iperf 2 failed at the port of iperf3, whose server closes the connection at once."""
     ports = {connection.remote_port for connection in look.run.connections}
-    seconds = max((interval.end for interval in look.flow.intervals), default=0.0)
-    is_failed = look.run.tool == "iperf" and look.run.error is not None
-    return is_failed and IPERF3_PORT in ports and seconds < SHORTEST_TEST
+    return look.run.tool == "iperf" and look.run.error is not None and IPERF3_PORT in ports
 
 
 def other_program(session: Session) -> Optional[Hit]:
@@ -175,43 +132,46 @@ def other_program(session: Session) -> Optional[Hit]:
             "address (arping -D)",
         )
     said = error_text(session)
-    is_mixed = any(map(_is_to_iperf3, session.looks))
-    if CLOSED.search(said) and not _has_begun(session):
-        return Hit(
-            0.9,
-            "the peer closed the control connection at once: a program other than an iperf3 server "
-            "listens on that port, or the server ended",
-            (single_fact("iperf3", said),),
-            "check the port (-p), and what listens there (ss -ltnp)",
-            "peer",
-            confidence="medium",
-        )
-    if not OTHER_PROGRAM.search(said) and not is_mixed:
+    is_closed_at_once = bool(CLOSED.search(said)) and not _has_begun(session)
+    is_other = bool(OTHER_PROGRAM.search(said)) or any(map(_is_to_iperf3, session.looks))
+    if not is_closed_at_once and not is_other:
         return None
     return Hit(
         0.9,
         "client and server do not speak the same protocol: one of them is iperf 2 or another "
         "program, such as a port scan, or their versions are too far apart",
         (single_fact("iperf3", said),),
-        "install the same iperf3 on both hosts; let nothing else connect to its port",
+        "install the same iperf3 on both hosts; let nothing else listen on its port (ss -ltnp), or "
+        "connect to it",
         "tool",
+        confidence="medium" if is_closed_at_once else "high",
     )
 
 
-def unusable_arguments(session: Session) -> Optional[Hit]:
+def failed_run(session: Session) -> Optional[Hit]:
     """iperf says itself why it did not run, or not to its end.
 
     If the client is another program, the server may report a lack of memory, which is not meant.
     """
     said = "" if other_program(session) else error_text(session)
     for message in _MESSAGES:
-        if not re.search(message.text, said, re.IGNORECASE):
-            continue
-        hit = Hit(1.0, message.meaning, (single_fact("iperf", said),), message.advice, "tool")
-        if message.title != LOST:
-            return hit
-        if _has_begun(session):
-            # What limited the rate until then counts for more.
-            share = 0.5 if any(look.rate for look in session.looks) else 0.9
-            return hit._replace(share=share, confidence="medium", title=LOST)
-    return None
+        if re.search(message.text, said, re.IGNORECASE):
+            facts = (single_fact("iperf", said),)
+            return Hit(1.0, message.meaning, facts, message.advice, "tool")
+    return _lost_connection(session, said)
+
+
+def _lost_connection(session: Session, said: str) -> Optional[Hit]:
+    """A test that was interrupted: what limited its rate until then counts for more."""
+    if not _LOST.search(said) or not _has_begun(session):
+        return None
+    return Hit(
+        0.5 if any(look.rate for look in session.looks) else 0.9,
+        "the other iperf ended, the path failed, or a firewall, NAT or proxy closed the connection",
+        (single_fact("iperf", said),),
+        "see what the other end printed; --cntl-ka of iperf3 3.17 or later keeps an idle control "
+        "connection open",
+        "tool",
+        confidence="medium",
+        title=LOST,
+    )

@@ -119,7 +119,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D42", "connections rejected", "limit", of_session=reach.connection_rate),
     Cause("D43", "duplicate address", "fault", of_session=reach.duplicate_address),
     Cause("D46", "not as planned", "fault", of_session=host.drifted_host),
-    Cause("D47", "iperf failed", "fault", of_session=messages.unusable_arguments),
+    Cause("D47", "iperf failed", "fault", of_session=messages.failed_run),
 )
 
 
