@@ -77,7 +77,7 @@ def test_whatever_a_case_sets_for_the_whole_kernel_it_puts_back():
 
 
 def test_a_cause_is_found_if_its_condition_comes_first_whatever_its_severity():
-    assert verdict(named("smaller-path"), report(("D23", "info"), ("D05", "info"))).right
+    assert verdict(named("overlay-mtu"), report(("D06", "info"), ("D05", "info"))).right
     wrong = verdict(named("policer"), report(("D19", "fault"), ("D17", "limit")))
     assert (wrong.right, wrong.found) == (False, "D19")
     assert str(wrong).startswith("WRONG: policer (Path(")

@@ -169,8 +169,6 @@ CASES = {
         local=Host(links=ETH1[1:]),
         path_mtu=PathMtu(1500, 9000, False),
     ),
-    "D23 reported": tcp(HEALTHY, local=Host(links=ETH1, path=("eth1",), route_mtu=1500)),
-    "D23 probed": tcp(HEALTHY, local=Host(links=ETH1[1:]), path_mtu=PathMtu(1500, 9000, True)),
     "D23": tcp(
         HEALTHY, peer=Host(links=(Link("eth1", mtu=1500), Link("vx0", "vxlan", "eth1", 8950)))
     ),
@@ -286,8 +284,6 @@ VERDICTS = {
     "D19 both ways": ("fault", "medium", "path", 4),
     "D20": ("limit", "high", "sender", 4),
     "D21": ("fault", "high", "local", 4),
-    "D23 reported": ("info", "high", "local", 6),
-    "D23 probed": ("info", "high", "path", 6),
     "D23": ("fault", "high", "peer", 4),
     "D23 tunnel": ("fault", "high", "local", 4),
     "D24": ("limit", "high", "path", 0),

@@ -2,7 +2,7 @@
 
 # SPDX-License-Identifier: MIT
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -21,7 +21,6 @@ from neuca_tools.selftest.conditions.udp import HEADERS, USUAL_MTU
 from neuca_tools.selftest.evidence import Host, Link, Socket
 from neuca_tools.selftest.evidence.derive import is_of_receiver
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
 WASTED_BYTES = 400  # bytes of MTU (D06)
 OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
@@ -36,52 +35,22 @@ SLOWER_SHARE = 0.7  # of the rate of the underlay (D24)
 
 
 def differing_mtus(session: Session) -> Optional[Hit]:
-    """MTUs of the hosts and of the path differ: as a fault, or in a way that TCP adapts to."""
+    """A link is larger than its lower device, a tunnel or the path carries."""
     return (
         _too_large_for_its_device(session)
         or _too_large_for_the_tunnel(session)
         or _too_large_for_the_path(session)
-        or _smaller_path(session)
     )
 
 
-def _smaller_path(session: Session) -> Optional[Hit]:
-    """The path MTU is smaller than the interface's, and ICMP reports it."""
-    for end, host in session.hosts:
-        mtu = smallest_mtu(host.on_path)
-        if host.route_mtu and mtu and host.route_mtu < mtu:
-            return _reported_mtu(end, f"the interface of the {end} host", mtu, host.route_mtu)
-    path = session.evidence.path_mtu
-    mtu = smallest_mtu(session.evidence.local.on_path)
-    if path.told and path.forward and mtu and path.forward < mtu:
-        return _reported_mtu("path", "the interface", mtu, path.forward)
-    return None
-
-
-def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
-    return Hit(
-        0.1,
-        f"the path MTU is {path_mtu} bytes, that of {interface} {mtu}; ICMP reports it, and TCP "
-        "adapts to it",
-        (Fact("path MTU", mtu, path_mtu),),
-        f"nothing needs to be done; an MTU of {path_mtu} for the route (mtu in ip-route(8)), or "
-        "one MTU along the whole path, saves the discovery",
-        end,
-        severity="info",
-        title="smaller path MTU",
-    )
-
-
-def _stacked_links(
-    session: Session, links: Callable[[Host], Iterable[Link]]
-) -> Iterator[tuple[str, Link, int, Link, int]]:
+def _stacked_links(session: Session) -> Iterator[tuple[str, Link, int, Link, int]]:
     """The end, a link, its MTU, its lower device and the largest MTU in bytes that fits there.
 
-    Of the `links` of each host, those with known MTUs; an unknown overhead is 0.
+    Of the links with known MTUs; an unknown overhead is 0.
     """
     for end, host in session.hosts:
         by_name = {link.name: link for link in host.links}
-        for link in links(host):
+        for link in host.on_path:
             lower = by_name.get(link.parent or "")
             if lower is not None and lower.mtu and link.mtu:
                 possible = lower.mtu - OVERHEADS.get(link.kind or "", 0)
@@ -92,7 +61,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     """A link's MTU is smaller than its lower device allows, while a CPU is full."""
     if not any(look.is_full for look in session.looks):
         return None
-    for end, link, mtu, lower, possible in _stacked_links(session, lambda host: host.on_path):
+    for end, link, mtu, lower, possible in _stacked_links(session):
         if possible - mtu <= WASTED_BYTES:
             continue
         return Hit(
@@ -107,17 +76,9 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
 
 
 def _too_large_for_its_device(session: Session) -> Optional[Hit]:
-    for end, link, mtu, lower, possible in _stacked_links(session, lambda host: host.links):
-        if link.kind not in OVERHEADS or mtu <= possible:
-            continue
-        return Hit(
-            0.6,
-            f"{link.name} of the {end} host has MTU {mtu}, but its lower device {lower.name} "
-            f"allows only {possible}",
-            (Fact(f"{link.name} mtu", possible, mtu),),
-            f"ip link set {link.name} mtu {possible}, or raise the MTU of {lower.name} first",
-            end,
-        )
+    for end, link, mtu, lower, possible in _stacked_links(session):
+        if link.kind in OVERHEADS and mtu > possible:
+            return _too_large(end, link, f"its lower device {lower.name}", possible)
     return None
 
 
@@ -128,15 +89,18 @@ def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
         possible = min(known, default=None)
         for link in host.on_path:
             if link.kind in TUNNELS and link.mtu and possible and possible < link.mtu:
-                return Hit(
-                    0.6,
-                    f"{link.name} of the {end} host has MTU {link.mtu}, which is too large for the "
-                    f"tunnel: {possible} bytes fit, the outer MTU less the tunnel's headers",
-                    (Fact(f"{link.name} mtu", possible, link.mtu),),
-                    f"ip link set {link.name} mtu {possible}; likewise on the other host",
-                    end,
-                )
+                return _too_large(end, link, "the path of the tunnel", possible)
     return None
+
+
+def _too_large(end: str, link: Link, lower: str, possible: int) -> Hit:
+    return Hit(
+        0.6,
+        f"{link.name} of the {end} host has MTU {link.mtu}, but {lower} allows only {possible}",
+        (Fact(f"{link.name} mtu", possible, link.mtu),),
+        f"ip link set {link.name} mtu {possible}; likewise on the other host",
+        end,
+    )
 
 
 def _too_large_for_the_path(session: Session) -> Optional[Hit]:
@@ -214,7 +178,7 @@ def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
 # --- D21 ------------------------------------------------------------------------------------------
 
 
-BACKED_OFF_INTERVALS = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
+TIMEOUTS = 2  # intervals without data, and retransmits: the timer ran out again (RFC 6298)
 DEAD_BYTES = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
 SEND_BUFFER = 4 << 20  # bytes: of more than one holds (tcp_wmem of tcp(7)), large packets arrived
 THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
@@ -222,72 +186,36 @@ THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 def _stalled_hit(look: Look) -> Optional[Hit]:
     """By iperf's figures alone: the first window went out, and nothing after it."""
-    first, last = _stalled_interval(look.flow) if _may_stall(look) else (None, None)
-    if first is None or last is None or (look.flow.sent.bytes or first.bytes or 0) > SEND_BUFFER:
+    if look.protocol != "tcp" or look.is_sampled or not _is_stalled(look):
         return None
-    version, is_guess = look.run.ip_version, not _sees_attempts(look)
-    begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
-    end = "arrived" if is_guess else "was delivered, however often retransmitted"
+    first, *_, last = look.flow.intervals
+    version, is_guess = look.run.ip_version, look.retransmits is None and is_of_receiver(look.phase)
     return Hit(
         1.0,
-        f"{begin}nothing {end}: the path drops full-size packets (MTU), or all packets",
+        "nothing arrives after the first window: the path drops full-size packets (MTU), or all "
+        "packets",
         (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
         f"{_report_large_packets(version)}; ping -M do -s {USUAL_MTU - HEADERS[version]} tells",
         "sender",
+        # A receiver does not see whether anything was sent.
         confidence="low" if is_guess else "medium",
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
 
 
-def _may_stall(look: Look) -> bool:
-    """Whether only iperf's figures of TCP are known, and -b is not why it sent so little."""
-    is_paced = bool(look.target) and not look.retransmits
-    return look.protocol == "tcp" and not (look.is_sampled or is_paced)
-
-
-def _sees_attempts(look: Look) -> bool:
-    """Whether it is known that the sender tried: a receiver without its count does not see it."""
-    return look.retransmits is not None or not is_of_receiver(look.phase)
+def _is_stalled(look: Look) -> bool:
+    """Whether no interval but the first has data, and the sender, if it counted, tried again."""
+    known = [interval for interval in look.flow.intervals if interval.bytes is not None]
+    idle = [interval for interval in known if not interval.bytes]
+    if len(idle) < TIMEOUTS or any(interval.bytes for interval in known[1:]):
+        return False
+    size, again = look.flow.sent.bytes or known[0].bytes or 0, look.retransmits
+    return size <= SEND_BUFFER and (again is None or again >= TIMEOUTS)
 
 
 def _report_large_packets(version: int) -> str:
     message = "packet too big" if version == 6 else "fragmentation needed"
     return f'set the MTU of the path, or let ICMP "{message}" through'
-
-
-def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
-    """The only interval with data and the last one, if the sender kept trying in between.
-
-    Of a text that begins later, all intervals are without data.
-    """
-    known = [interval for interval in flow.intervals if interval.bytes is not None]
-    if len(known) < 2 or any(interval.bytes for interval in known[1:]):
-        return None, None
-    is_stalled = _is_timed_out(flow, known) and (
-        known[0].start == 0 or not _is_anything_through(flow)
-    )
-    return (known[0], known[-1]) if is_stalled else (None, None)
-
-
-def _is_anything_through(flow: Flow) -> bool:
-    """Whether something arrived before the text begins, or may have."""
-    first = next(interval for interval in flow.intervals if interval.bytes is not None)
-    return bool(first.bytes or flow.received.bytes or not flow.intervals[-1].cwnd)
-
-
-def _is_timed_out(flow: Flow, known: Sequence[Interval]) -> bool:
-    """Whether the sender's timer ran out; of two intervals, in each of them.
-
-    Where no interval has a count, the totals may, or the data stopped for so long.
-    """
-    counts = {interval.retransmits for interval in known}
-    if counts == {None}:
-        return flow.sent.retransmits != 0 and len(known) > BACKED_OFF_INTERVALS
-    tries = sum(1 for interval in known if interval.retransmits)
-    window = known[-1].cwnd
-    if not tries or tries < len(known) == 2:
-        return False
-    return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF_INTERVALS
 
 
 def black_hole(session: Session) -> Optional[Hit]:

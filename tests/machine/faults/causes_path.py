@@ -198,18 +198,6 @@ def router_that_says_nothing(random: Random) -> Case:
     )
 
 
-@cause
-def smaller_path(random: Random) -> Case:
-    path, mtu = short_path(random), random.choice((1300, 1400))
-    return Case(
-        "smaller-path",
-        f"{path}, MTU {mtu}",
-        "D23",
-        two_routers(path, mtu),
-        near(*TCP, expect=f"{path.rate * 0.95:g}M", peer=ROUTED_FAR),
-    )
-
-
 def two_routers(path: Path, mtu: int) -> str:
     """Between them a wire of this MTU."""
     return (
