@@ -355,10 +355,10 @@ def test_only_the_neighbour_table_of_the_peers_family_matters(address, table, na
         ("fd00::2", "arp_cache", None),
     ],
 )
-def test_a_nearly_full_neighbour_table_is_that_of_the_peers_family(address, table, sysctls):
+def test_a_full_neighbour_table_gets_four_times_its_size(address, table, sysctls):
     host = Host(sysctls={f"net.ipv{n}.neigh.default.gc_thresh3": "1024" for n in (4, 6)})
     evidence = replace(
-        counted(**{f"{table}__entries": (900, 950)}), address=address, local=host, peer=host
+        counted(**{f"{table}__table_fulls": 9}), address=address, local=host, peer=host
     )
     advice = [one.sysctls for one in diagnose(evidence).findings if one.id == "D16"]
     sizes = {"gc_thresh3": "4096", "gc_thresh2": "2048", "gc_thresh1": "1024"}

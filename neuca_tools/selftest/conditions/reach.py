@@ -7,14 +7,19 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.model.printable import counted
-from neuca_tools.selftest.conditions.base import Hit, Session, known_facts, single_fact
+from neuca_tools.selftest.conditions.base import (
+    Hit,
+    Session,
+    first_hit,
+    known_facts,
+    single_fact,
+)
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
 from neuca_tools.selftest.conditions.messages import error_text, is_refused
 from neuca_tools.selftest.conditions.udp import expected_datagrams
 from neuca_tools.selftest.evidence import Evidence, Host
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 
-NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
 # The kernel's neighbour tables, and the sysctls of each.
 SYSCTLS_BY_TABLE = {"arp_cache": "net.ipv4.neigh.default", "ndisc_cache": "net.ipv6.neigh.default"}
 OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
@@ -35,22 +40,20 @@ NO_STREAM = re.compile(
     r"|no route to host|resource temporarily unavailable)",
     re.IGNORECASE,
 )
-# iperf3 3.9 does not say why it could not connect. Where a name does not resolve, no version does:
-# what follows is the message of whatever failed last (create_socket in net.c), though not one of
-# these, of what the client lacks or may not do.
+# iperf3 3.9 does not say why it could not connect. Where a name does not resolve, no version does.
 NOT_CONNECTED = re.compile(
-    "send control message: Bad file descriptor|unable to connect to server.*: "
-    "(?!protocol |too many open|cannot allocate|no buffer space|address |can(?:no|')t assign"
-    "|requested address|network is unreachable|operation not permitted|permission denied)",
+    "send control message: Bad file descriptor"
+    "|unable to connect to server.*: Resource temporarily unavailable",
     re.IGNORECASE,
 )
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 # iperf 2 waits for a connection with select(2), and reports the connect(2) that it began.
 TIMED_OUT = re.compile(r"timed? ?out|operation now in progress", re.IGNORECASE)
+UNRESOLVED = ("failed", "incomplete")  # states of a neighbour that does not respond
 
 
 def neighbour_overflow(session: Session) -> Optional[Hit]:
-    """The neighbour table of a host overflows, or is about to.
+    """The neighbour table of a host overflowed.
 
     It is that of the family of the peer's address: the kernel has one table for each (arp(7)).
     Containers share these tables, so that an IPv6 network of other containers may fill one.
@@ -58,29 +61,23 @@ def neighbour_overflow(session: Session) -> Optional[Hit]:
     address, tables = session.evidence.address, list(SYSCTLS_BY_TABLE)
     if address:
         tables = ["ndisc_cache" if ":" in address else "arp_cache"]
-    hits = (
+    return first_hit(
         _full_table(session, end, host, table) for end, host in session.hosts for table in tables
     )
-    return max(filter(None, hits), key=lambda hit: hit.share, default=None)
 
 
 def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[Hit]:
-    sysctls = SYSCTLS_BY_TABLE[table]
-    limit = host.sysctl_max(f"{sysctls}.gc_thresh3")
-    samples = [look.samples_of(end) for look in session.looks]
-    counted = (counter_growth(each, f"{table}.table_fulls") for each in samples)
-    fact = next(filter(None, (*counted, _logged_overflow(host, table))), None)
-    share, state = 0.9, "overflowed: packets are dropped without an error message"
+    samples = (look.samples_of(end) for look in session.looks)
+    grown = (counter_growth(each, f"{table}.table_fulls") for each in samples)
+    fact = next(filter(None, (*grown, _logged_overflow(host, table))), None)
     if fact is None:
-        name, every = f"{table}.entries", chain.from_iterable(samples)
-        entries = max((sample.counters.get(name, 0) for sample in every), default=0)
-        if not limit or entries <= NEARLY_FULL * limit:
-            return None
-        share, state, fact = 0.3, "is nearly full", Fact(name, limit, entries)
-    size = 4 * (limit or 1024)
+        return None
+    sysctls = SYSCTLS_BY_TABLE[table]
+    size = 4 * (host.sysctl_max(f"{sysctls}.gc_thresh3") or 1024)
     return Hit(
-        share,
-        f"the neighbor table of the {end} host {state}",
+        0.9,
+        f"the neighbor table of the {end} host overflowed: packets are dropped without an error "
+        "message",
         (fact,),
         f"likewise for {'net.ipv6' if table == 'arp_cache' else 'net.ipv4'}",
         end,
@@ -122,7 +119,7 @@ def reverse_path(session: Session) -> Optional[Hit]:
 
 def no_neighbour(session: Session) -> Optional[Hit]:
     reach = session.evidence.reach
-    is_unresolved = reach.neighbour in ("failed", "incomplete") or reach.tcp == "no-route"
+    is_unresolved = reach.neighbour in UNRESOLVED or reach.tcp == "no-route"
     if not is_unresolved or is_rejected(session):
         return None
     who, address = "the peer's address on this network", session.other_end("local")
@@ -144,7 +141,7 @@ def is_rejected(session: Session) -> bool:
     neighbour that does not respond is. Of a text nothing else is known.
     """
     reach = session.evidence.reach
-    if reach.neighbour in ("failed", "incomplete"):
+    if reach.neighbour in UNRESOLVED:
         return False
     if reach.tcp == "no-route":
         return reach.ping is True or reach.neighbour == "reachable"
@@ -166,6 +163,8 @@ def no_route(session: Session) -> Optional[Hit]:
 
 def closed_port(session: Session) -> Optional[Hit]:
     said = error_text(session)
+    if session.evidence.reach.neighbour in UNRESOLVED:
+        return None
     if NO_STREAM.search(said) and not any(look.rate for look in session.looks):
         return Hit(
             0.9,
@@ -189,33 +188,28 @@ def closed_port(session: Session) -> Optional[Hit]:
         return _rejected_by_firewall(session)
     if NO_ANSWER.search(said):
         return _no_answer(said, session)
-    return _no_response(session, said) or _udp_blocked(session) or _not_connected(session, said)
+    if NOT_CONNECTED.search(said):
+        return _not_connected(session, said)
+    return _no_response(session, said) or _udp_blocked(session)
 
 
 def _start_server(session: Session) -> str:
     """The commands for the port that the test uses."""
     port = session.evidence.reach.port
     if port is None:
-        tools = {look.run.tool for look in session.looks}
-        program = "iperf" if tools == {"iperf"} else "iperf3"
-        return f"start the server: {program} -s, with the -p of the client"
+        return "start the server: iperf3 -s (for iperf 2: iperf -s), with the -p of the client"
     ours = f"neuca-selftest serve --port {port} --secret-file /etc/neuca/selftest.secret"
     return f"{ours}, or iperf3 -s -p {port}"
 
 
 def _rejected_by_firewall(session: Session) -> Hit:
     reach = session.evidence.reach
-    is_there = reach.ping or reach.neighbour == "reachable" or session.evidence.rtt
+    is_there = reach.ping or reach.neighbour == "reachable"
+    doubt = "" if is_there else ", or the peer does not respond to ARP"
     return Hit(
         0.95,
-        "the peer is there, and a firewall rejects the connection (No route to host)"
-        if is_there
-        else "a firewall on the path or on the peer rejects the connection (No route to host), or, "
-        "in the same network, the peer does not respond to ARP",
-        (
-            single_fact("connect", "EHOSTUNREACH"),
-            single_fact("ping", "answered" if is_there else None),
-        ),
+        f"a firewall rejects the connection (No route to host){doubt}",
+        (single_fact("connect", "EHOSTUNREACH"),),
         "open the port on the peer (firewall-cmd --list-all; nft list ruleset); ping tells whether "
         "it is there",
         "receiver",
@@ -224,19 +218,18 @@ def _rejected_by_firewall(session: Session) -> Hit:
 
 
 def _no_response(session: Session, said: str) -> Optional[Hit]:
+    """Nothing responds to iperf or, where no test of it worked, to the helper's port."""
     reach = session.evidence.reach
-    if reach.neighbour in ("failed", "incomplete") or not _is_silent(session, said):
+    is_filtered = reach.tcp == "timeout" and not any(look.rate for look in session.looks)
+    if not is_filtered and not TIMED_OUT.search(said):
         return None
+    connect = single_fact("connect", "timeout")
     if reach.ping is False and reach.macs:
         return Hit(
             0.95,
             "the peer responds to ARP, but neither to ping nor to a connection: it has no way back "
             "(its prefix or its routes are wrong), or it drops everything",
-            (
-                single_fact("ARP", "answered"),
-                single_fact("ping", "no response"),
-                single_fact("connect", "timeout"),
-            ),
+            (single_fact("ARP", "answered"), single_fact("ping", "no response"), connect),
             f"ip route get {session.other_end('peer')}; ip address; nft list ruleset",
             "peer",
             confidence="medium",
@@ -246,28 +239,14 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
-        (
-            single_fact("connect", "timeout"),
-            single_fact("ping", "answered" if reach.ping else None),
-        ),
+        (connect, single_fact("ping", "answered" if reach.ping else None)),
         f"open the {ports} on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence="high" if reach.ping else "medium",
     )
 
 
-def _is_silent(session: Session, said: str) -> bool:
-    """Whether iperf got no response or, where no test of it worked, the helper gave none."""
-    is_measured = any(look.rate for look in session.looks)
-    is_filtered = session.evidence.reach.tcp == "timeout" and not is_measured
-    return is_filtered or bool(TIMED_OUT.search(said))
-
-
-def _not_connected(session: Session, said: str) -> Optional[Hit]:
-    if not NOT_CONNECTED.search(said):
-        return None
-    if session.evidence.reach.neighbour in ("failed", "incomplete"):
-        return None
+def _not_connected(session: Session, said: str) -> Hit:
     return Hit(
         0.9,
         "iperf3 could not connect, and does not say why: nothing listens on that port, a firewall "
