@@ -94,27 +94,6 @@ HOSTS = {
     "the same NUMA node": of_host(links=(FAST,), numa_node=1),
     "another NUMA node of a slower link": of_host(links=(replace(FAST, speed=10e9),), numa_node=0),
     "a NUMA node that is not known": of_host(links=(replace(FAST, numa_node=-1),), numa_node=0),
-    "buffers that the sender's kernel cut": replace(
-        failed(None, 9e8),
-        phases=(
-            Phase(
-                "tcp",
-                Run("iperf3", protocol="tcp", buffer=1e6, sndbuf=1.9e6, flows=(Flow(received=Total(10.0, 1e9, 8e8)),)),
-            ),
-        ),
-    ),
-    "buffers that the receiver's kernel cut": replace(
-        failed(None, 9e8),
-        phases=(
-            Phase(
-                "tcp",
-                Run(
-                    "iperf3", protocol="tcp", buffer=1e6, sndbuf=2e6, rcvbuf=1.9e6,
-                    flows=(Flow(received=Total(10.0, 1e9, 8e8)),),
-                ),
-            ),
-        ),
-    ),
     "buffers are refused": failed("socket buffer size not set correctly"),
     "no such congestion control": failed("unable to set TCP_CONGESTION: No such file or directory"),
     "another program": failed("received an unknown control message (ensure other side is iperf3)"),

@@ -25,8 +25,6 @@ FAST_LINK = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
 NOISE_BYTES, ELSEWHERE_SHARE = 1e6, 0.1
-CONGESTION = "net.ipv4.tcp_congestion_control"
-AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 
 
 @for_each_host
@@ -62,22 +60,6 @@ def drifted_host(end: str, host: Host) -> Optional[Hit]:
         f"the {end} host differs from its desired state: {host.drift[0]}{more}",
         tuple(single_fact("neuca plan", text) for text in host.drift[:10]),
         "neuca status says why; neuca apply corrects it",
-        end,
-    )
-
-
-@for_each_host
-def lacks_tuned_congestion_control(end: str, host: Host) -> Optional[Hit]:
-    """The congestion control that tuning asks for is not available."""
-    wanted, available = host.wanted.get(CONGESTION), host.sysctls.get(AVAILABLE, "").split()
-    if not wanted or not available or wanted in available:
-        return None
-    return Hit(
-        0.5,
-        f'the {end} host has no congestion control "{wanted}": the kernel still uses '
-        f'"{host.sysctls.get(CONGESTION, available[0])}"',
-        (Fact(AVAILABLE, wanted, " ".join(available)),),
-        f"modprobe tcp_{wanted}; echo tcp_{wanted} > /etc/modules-load.d/neuca.conf",
         end,
     )
 
@@ -232,34 +214,11 @@ NO_BUFFERS = re.compile(
 )
 
 
-def _buffers_not_applied(look: Look) -> Optional[Hit]:
-    """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
-    run = look.run
-    if not run.buffer:
-        return None
-    buffers = (
-        ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
-        ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver"),
-    )
-    for name, got, setting, end in buffers:
-        # The kernel doubles what is asked for (SO_SNDBUF in socket(7)).
-        if got is None or got >= 2 * run.buffer:
-            continue
-        return Hit(
-            0.5,
-            f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
-            (single_fact("-w", run.buffer), single_fact(name, got)),
-            end=end,
-            sysctls={setting: str(int(run.buffer))},
-        )
-    return None
-
-
 def no_congestion_control(session: Session) -> Optional[Hit]:
-    """A host lacks the congestion control of its tuning, or the one that was requested (-C)."""
+    """A host lacks the congestion control that was requested (-C)."""
     said = error_text(session)
     if not NO_CONGESTION.search(said):
-        return lacks_tuned_congestion_control(session)
+        return None
     return Hit(
         0.9,
         "a host does not have the requested congestion control (-C)",
@@ -271,10 +230,10 @@ def no_congestion_control(session: Session) -> Optional[Hit]:
 
 
 def refused_buffers(session: Session) -> Optional[Hit]:
-    """The kernel gave less than the buffers that were requested, or iperf3 ended because of it."""
+    """iperf3 ended because the kernel gave less than the buffers that were requested."""
     said = error_text(session)
     if not NO_BUFFERS.search(said):
-        return first_hit(map(_buffers_not_applied, session.looks))
+        return None
     return Hit(
         0.9,
         "a host did not grant the requested socket buffers (-w)",

@@ -135,8 +135,6 @@ class Run:
     target: Optional[float] = None  # as requested, all streams together; 0 is no limit
     datagram: Optional[int] = None  # bytes of one write: of a datagram, with UDP
     buffer: Optional[float] = None  # as requested with -w
-    sndbuf: Optional[float] = None
-    rcvbuf: Optional[float] = None
     mss: Optional[int] = None
     congestion: Optional[str] = None  # the sender's algorithm
     cpu_local: Optional[float] = None  # per cent of one CPU, of the iperf process alone

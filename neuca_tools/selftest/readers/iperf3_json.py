@@ -168,8 +168,6 @@ def read_result(document: Json) -> Run:
         target=scaled(parse_number(requested.get("target_bitrate")), streams or 1),
         datagram=parse_whole(requested.get("blksize")),
         buffer=_positive_number(start, "sock_bufsize"),
-        sndbuf=_positive_number(start, "sndbuf_actual"),
-        rcvbuf=_positive_number(start, "rcvbuf_actual"),
         mss=parse_whole(_positive_number(start, "tcp_mss", "tcp_mss_default")),
         congestion=text(end.get("sender_tcp_congestion")) or None,
         cpu_local=parse_number(cpu.get("host_total")),

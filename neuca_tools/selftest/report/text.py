@@ -324,8 +324,6 @@ NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
     "steal": ("CPU time that the hypervisor took", amounts.percent),
     "-b": ("requested (-b)", amounts.rate),
     "-w": ("requested (-w)", amounts.size),
-    "sndbuf_actual": ("send buffer granted", amounts.size),
-    "rcvbuf_actual": ("receive buffer granted", amounts.size),
     "bytes": ("delivered", amounts.size),
     "sent bit/s": ("sent", amounts.rate),
 }
