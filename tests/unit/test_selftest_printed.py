@@ -2034,18 +2034,15 @@ def test_a_message_that_stands_alone_is_understood(said, cause):
     assert causes(said + "\n") == [cause]
 
 
-# Before 3.1.2, iperf3 printed the losses in this line.
-@pytest.mark.parametrize(("counts", "confidence"), [([900, 663], "low"), ([900, 900], "medium")])
-def test_datagrams_that_streams_of_iperf3_received_late_were_overtaken(counts, confidence):
+def test_datagrams_that_streams_of_iperf3_received_late_may_have_been_overtaken():
+    """Or arrived twice; before 3.1.2, iperf3 printed the losses in this line."""
     rows = _row(0, 10, 302, "0.023 ms  1563/377500 (0.41%)") + "\n[  5] Sent 377500 datagrams\n"
     late = "".join(
-        f"[SUM]  0.0-10.0 sec  {each} datagrams received out-of-order\n" for each in counts
+        f"[SUM]  0.0-10.0 sec  {each} datagrams received out-of-order\n" for each in (900, 663)
     )
-    diagnosis = told("$ iperf3 -u -c x\n" + rows + late)
-    claims = (*diagnosis.findings, *diagnosis.possible)
-    (finding,) = (finding for finding in claims if finding.id == "D39")
-    assert finding.confidence == confidence
-    assert f"{sum(counts) / 3775:.2f}%" in finding.text
+    (finding,) = told("$ iperf3 -u -c x\n" + rows + late).possible
+    assert finding.id == "D39"
+    assert finding.text.startswith("0.41%")
 
 
 @pytest.mark.parametrize(("block", "cause"), [("64", ["D04"]), ("64K", ["D01"])])
@@ -2072,8 +2069,8 @@ def test_datagrams_that_arrived_twice_may_be_counted_as_overtaken():
     """By a server alone; with the sender's count it is known that these are copies."""
     received = _row(0, 8, 4.39, "0.119 ms  0/2762 (0%)  receiver\n")
     late = "[SUM]  0.0-8.0 sec  276 datagrams received out-of-order\n"
-    (finding,) = told(f"$ iperf3 -s\n{received}{late}").findings
-    assert (finding.id, finding.confidence) == ("D39", "medium")
+    (finding,) = told(f"$ iperf3 -s\n{received}{late}").possible
+    assert (finding.id, finding.confidence) == ("D39", "low")
     assert "or arrived twice" in finding.text
     sent = _row(0, 8, 4.0, "0.000 ms  0/2763 (0%)  sender\n")
     assert causes(f"$ iperf3 -c x -u -b 4M\n{sent}{received}{late}") == []

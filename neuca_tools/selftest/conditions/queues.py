@@ -88,11 +88,9 @@ def nic_ring(look: Look) -> Optional[Hit]:
     count = max(map(growth_of_fact, counters))
     warning = "which resets the link on many drivers"
     larger = f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
-    for link in look.receiver.links:
-        most = link.rings.get("rx_max", 0)
-        if link.name == device and most > link.rings.get("rx", most):
-            larger = f"ethtool -G {device} rx {most}, {warning}"
-            break
+    rings = next((link.rings for link in look.receiver.links if link.name == device), {})
+    if rings.get("rx", math.inf) < rings.get("rx_max", 0):
+        larger = f"ethtool -G {device} rx {rings['rx_max']}, {warning}"
     return Hit(
         _explained_share(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: "
@@ -226,21 +224,15 @@ def reordered_packets(look: Look) -> Optional[Hit]:
             cost = 0.9 * look.known_network_share
     if share <= OVERTAKEN_SHARE:
         return None
-    hit = Hit(
+    doubt = "" if look.is_sampled else ", or arrived twice, which iperf counts alike"
+    return Hit(
         cost,
-        f"{amounts.percent(share)} of the packets overtook others",
+        f"{amounts.percent(share)} of the packets overtook others{doubt}",
         facts,
         "look for a link aggregation or several paths that distribute packets instead of flows: "
         "bonding mode balance-rr, per-packet ECMP",
+        confidence="high" if look.is_sampled else "low",
     )
-    if look.is_sampled:
-        return hit
-    hit = hit._replace(text=f"{hit.text}, or arrived twice, which iperf counts alike")
-    if look.flow.received.out_of_order != look.flow.received.lost:
-        return hit._replace(confidence="medium")
-    # https://github.com/esnet/iperf/issues/329
-    text = f"{hit.text}; iperf3 before 3.1.2 prints there how many were lost"
-    return hit._replace(text=text, confidence="low")
 
 
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
