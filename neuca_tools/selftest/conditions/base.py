@@ -124,20 +124,13 @@ def first_hit(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
 
 
 def of_all_directions(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
-    """The first hit, without a direction if the other direction has one like it."""
+    """The first hit, without a direction if both directions have one that is no guess."""
     known = list(filter(None, hits))
-    if not any(_is_alike(known[0], hit) for hit in known):
+    ways = {hit.direction for hit in known if hit.confidence != "low"}
+    if len(ways) < 2 or known[0].confidence == "low":
         return first_hit(known)
     text = f"{known[0].text}; likewise in the other direction"
     return known[0]._replace(direction=None, text=text)
-
-
-def _is_alike(hit: Hit, other: Hit) -> bool:
-    """Whether the other direction has the same evidence, or less of it, and neither is a guess."""
-    if hit.direction == other.direction or "low" in (hit.confidence, other.confidence):
-        return False
-    mine, others = ([fact.field for fact in known_facts(each.facts)] for each in (hit, other))
-    return mine == others or hit.confidence == "high"
 
 
 def for_each_host(rule: Callable[[str, Host], Optional[Hit]]) -> Callable[[Session], Optional[Hit]]:

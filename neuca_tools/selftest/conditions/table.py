@@ -245,13 +245,6 @@ DOUBTS = {
     frozenset({"D01", "D18"}): (
         "larger buffers (--only tcp again): the same rate means the path, a higher one the window"
     ),
-    frozenset({"D03", "D18"}): (
-        "larger buffers (--only tcp again): the same rate means the path, a higher one the buffer"
-    ),
-    frozenset({"D17", "D26"}): (
-        "several streams (--only tcp,tcp-parallel --parallel 1,8): a policer of all of them gives "
-        "the same in total"
-    ),
 }
 OUTCOMES = (
     Outcome(frozenset({"D34"}), ExitCode.BUSY),
