@@ -158,28 +158,32 @@ class Explanation(NamedTuple):
 class Outcome(NamedTuple):
     """A fault of one of these conditions decides the exit code.
 
-    `unmeasured`: only if neither a rate nor a loss was measured; `untested`: only if no phase ran
-    at all.
+    `unmeasured`: only if neither a rate nor a loss was measured.
     """
 
     conditions: frozenset[str]
     exit_code: ExitCode
     unmeasured: bool = False
-    untested: bool = False
 
 
 EXPLANATIONS = (
-    Explanation(("D05",), ("D11", "D13", "D14"), "a queue dropped the packets that TCP lost"),
-    Explanation(("D05",), ("D17", "D18"), "a full or policed path drops what exceeds its rate"),
-    Explanation(("D05",), ("D19",), "the path loses at any rate"),
-    Explanation(("D05", "D17"), ("D40",), "a link that is down loses all, without a queue"),
-    Explanation(("D05",), ("D21",), "retransmitted segments larger than the path MTU are lost too"),
     Explanation(
-        ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
+        ("D05",),
+        ("D11", "D13", "D14", "D17", "D18", "D19"),
+        "it says where the segments were lost that TCP sent again",
     ),
+    Explanation(
+        ("D05", "D17"),
+        ("D39", "D40"),
+        "packets that overtake others look lost, and a link that is down loses all",
+    ),
+    Explanation(
+        ("D04", "D05", "D17", "D42", messages.LOST),
+        ("D21",),
+        "full-size segments vanish without a queue, however often, and nothing else is in flight",
+    ),
+    Explanation((messages.LOST,), ("D33",), "iperf gives up when nothing gets through"),
     Explanation((OVERLOADED,), ("D15", "D17", "D18", "D19", "D39"), "it says which of them it is"),
-    Explanation((messages.LOST,), ("D21", "D33"), "iperf gives up when nothing gets through"),
-    Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
         ("D18",),
         ("D39",),
@@ -188,21 +192,20 @@ EXPLANATIONS = (
     ),
     Explanation(
         ("D26", "D27", "D28"),
-        ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D19", "D21", "D29"),
+        ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D19", "D21", "D29", "D39"),
         "what holds one stream back makes it slower than several, or than the other direction",
     ),
     Explanation(("D20",), ("D09",), "a CPU that is full offers no more datagrams"),
     Explanation(("D09",), ("D06", "D24"), "small packets take more CPU time for each byte"),
-    Explanation(("D04",), ("D21",), "full-size segments vanish, and nothing else is in flight"),
-    Explanation(("D17",), ("D21",), "like a policer, a black hole loses packets without a queue"),
-    Explanation(("D42",), ("D21",), "a connection whose first large segment vanishes is rejected"),
     Explanation(
         ("D18",), ("D21", "D27"), "what the other direction exceeds is not the capacity of the path"
     ),
     Explanation(
-        ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", (ALONE,)
+        ("D18", BLOAT),
+        ("D26",),
+        "what several streams exceed is not the capacity of the path, nor its queue",
+        (ALONE,),
     ),
-    Explanation((BLOAT,), ("D26",), "a queue that only one stream fills does not delay the others"),
     Explanation(
         ("D29", "D33", "D35"),
         ("D43",),
@@ -249,7 +252,7 @@ DOUBTS = {
 OUTCOMES = (
     Outcome(frozenset({"D34"}), ExitCode.BUSY),
     Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
-    Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, untested=True),
+    Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, unmeasured=True),
     Outcome(frozenset({"D47"}), ExitCode.INCONCLUSIVE),
 )
 """In the order in which they are asked; before the verdict that a test is inconclusive."""

@@ -130,11 +130,8 @@ class Diagnosis(NamedTuple):
         return frozenset(finding.id for finding in self.findings if finding.severity == "fault")
 
     def _applies(self, outcome: Outcome) -> bool:
-        if not self._faults & outcome.conditions:
-            return False
-        if outcome.untested:
-            return not self.phases
-        return not outcome.unmeasured or not any(phase.rate or phase.loss for phase in self.phases)
+        is_measured = any(phase.rate or phase.loss for phase in self.phases)
+        return bool(self._faults & outcome.conditions) and not (outcome.unmeasured and is_measured)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
