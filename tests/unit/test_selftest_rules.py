@@ -138,21 +138,6 @@ def test_drops_count_more_than_a_delay_that_may_be_that_of_a_full_cpu():
         assert queues.queue_drops_or_delay(delayed).share == share
 
 
-def test_pacing_is_advised_below_the_measured_rate():
-    local = {"evidence": {"local": Host(planned="eth1")}}
-    counters = {"phase": {"sender": grown(eth1__qdisc__drops=1)}}
-    advice = queues.qdisc_drops(looked(rate=1e8, **counters, **local)).advice
-    assert advice.endswith(
-        "or pace on the sender: tc qdisc replace dev eth1 root fq maxrate 95000kbit"
-    )
-    assert queues.qdisc_drops(looked(rate=1e8, **counters)).advice.endswith(
-        "below the rate of the path"
-    )
-    assert queues.qdisc_drops(looked(**counters, **local)).advice.endswith(
-        "below the rate of the path"
-    )
-
-
 def deep(idle, loaded, rate=1e9, **values):
     return looked(rate=rate, rtt=loaded, shortest_rtt=idle, **values)
 

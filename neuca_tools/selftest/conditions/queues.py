@@ -34,6 +34,7 @@ MIN_OVERTAKEN = 20  # datagrams, where iperf alone counted
 RESENT_FOR_EACH = 3  # segments that are sent again for one that overtook others
 HEAVY_REORDERING = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly neither queues nor is lost
+PACING = "or pace on the sender below the rate of the path (maxrate of tc-fq(8))"
 UNIMPORTANT_SHARE = 0.05  # the share of a drop that costs nothing noticeable
 
 
@@ -70,14 +71,12 @@ def _slowed_by(look: Look, count: float) -> float:
     `_explained_share` does not see it.
     """
     segments = growth_of_fact(look.sender_fact("Tcp.OutSegs"))
-    if look.protocol != "tcp" or has_passed(look) is not False or not segments or not look.rate:
+    if look.protocol != "tcp" or has_passed(look) is not False or not segments:
         return 0.0
-    rtt = look.rtt or look.shortest_rtt
-    ceiling = loss_ceiling(look, rtt, min(1.0, count / segments))
+    ceiling = loss_ceiling(look, look.rtt or look.shortest_rtt, min(1.0, count / segments))
     # As for D05: a loss rate that would allow twice this rate does not limit it.
-    if ceiling is None or look.rate < ceiling / 2:
-        return 0.0
-    return look.known_network_share
+    is_limit = ceiling is not None and look.known_rate >= ceiling / 2
+    return look.known_network_share if is_limit else 0.0
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
@@ -134,7 +133,7 @@ def qdisc_drops(look: Look) -> Optional[Hit]:
         max(_explained_share(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {counted(round(count), 'packet')}",
         tuple(counters),
-        f"tc qdisc replace dev {device} root fq, whose queue is longer; {_pacing_advice(look)}",
+        f"tc qdisc replace dev {device} root fq, whose queue is longer; {PACING}",
         "sender",
     )
 
@@ -154,7 +153,7 @@ def deep_queue(look: Look) -> Optional[Hit]:
         "a deep queue on the path",
         (Fact("rtt", idle, loaded),),
         "fq_codel as the queue (tc-fq_codel(8)) of the host or router that the packets wait in, or "
-        f"a smaller limit of that queue; {_pacing_advice(look)}",
+        f"a smaller limit of that queue; {PACING}",
         title=BLOAT,
     )
     if look.is_full:
@@ -163,7 +162,7 @@ def deep_queue(look: Look) -> Optional[Hit]:
     if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
         hit = hit._replace(confidence="medium")
-    if added >= DEEP_SECONDS and not _is_far_too_slow(look):
+    if added >= DEEP_SECONDS and look.known_rate >= FAR_TOO_SLOW * (look.evidence.expect or 0.0):
         return hit
     # A full path has a queue: it is not what makes the path slow.
     return hit._replace(severity="limit", share=min(hit.share, SECONDARY_SHARE))
@@ -173,11 +172,6 @@ def _loses_throughout(look: Look) -> bool:
     """Whether iperf's figures show more loss than that of a queue, which overflows at times."""
     is_frequent = 2 * look.lossy_intervals >= len(look.all_intervals)
     return look.is_unsampled and is_frequent and late_loss(look) >= HEAVY_LOSS
-
-
-def _is_far_too_slow(look: Look) -> bool:
-    expect = look.evidence.expect or 0.0
-    return look.rate is not None and look.rate < FAR_TOO_SLOW * expect
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
@@ -199,17 +193,6 @@ def _is_bloated(look: Look, idle: float, loaded: float) -> bool:
     if look.rate and added * look.rate / 8 <= 1.5 * INITIAL_SEGMENTS * USUAL_MTU:
         return False
     return added >= DEEP_SECONDS or (added >= BLOATED_BY and loaded >= BLOATED * idle)
-
-
-def _pacing_advice(look: Look) -> str:
-    """How to stay below the rate that was measured."""
-    device = look.sender.planned
-    if not device or not look.rate:
-        return "or pace below the rate of the path"
-    return (
-        f"or pace on the sender: tc qdisc replace dev {device} root fq maxrate "
-        f"{look.rate * PACE / 1e3:.0f}kbit"
-    )
 
 
 def reordered_packets(look: Look) -> Optional[Hit]:
