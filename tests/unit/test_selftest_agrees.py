@@ -150,12 +150,6 @@ def test_the_advice_names_the_program_that_was_used():
     assert "iperf -s" in told("connect failed: Connection refused\n").findings[0].advice
 
 
-@pytest.mark.parametrize(("size", "failures"), [("16M", 0), ("1M", 1)])
-def test_what_w_lets_a_socket_hold_is_sent_while_nothing_is_written(size, failures):
-    run = text([255] + [0] * 19, command=f"-c 192.0.2.9 -w {size}", ends=WAN, summary=False)
-    assert len(told(run).failures) == failures
-
-
 def test_a_server_that_was_stopped_while_it_waited_is_no_test_that_failed():
     waiting = "Server listening on 5201 (test #2)\niperf3: interrupt - the server has terminated\n"
     rows = "Accepted connection from 192.0.2.9, port 41000\n" + text([300, 310] * 4)

@@ -2126,16 +2126,6 @@ def test_much_loss_in_totals_alone_is_possible_only(count, is_possible):
     assert diagnosis.findings == ()
 
 
-def test_a_slower_direction_is_compared_with_the_other_one():
-    runs = [
-        f"$ iperf3 -c 192.0.2.7 {option}\n" + means(("5", 10, rate, None, "receiver"))
-        for option, rate in (("", 739), ("-R", 934))
-    ]
-    assert "the other direction carries 934 Mbit/s" in told("".join(runs)).unknown
-    runs[1] = runs[1].replace("-R", "-R -P 4")  # four streams say nothing of what one could carry
-    assert "the other direction" not in told("".join(runs)).unknown
-
-
 DEBUGGING = """$ iperf3 -c localhost -w40G -d
 send_parameters:
 {

@@ -356,21 +356,7 @@ def _without_finding(session: Session) -> Optional[str]:
             "no condition explains this rate, and no rate is expected (--expect): it may be all "
             "that the path can carry"
         )
-    return _faster_direction(session, tcp) + (_figures_missing(tcp) or unexplained)
-
-
-def _faster_direction(session: Session, tcp: Look) -> str:
-    """A clause about the opposite direction, if as many streams were clearly faster; else empty."""
-    alike = (tcp.streams, tcp.phase.path)
-    tests = (look for look in session.tcp if (look.streams, look.phase.path) == alike)
-    opposite = (look for look in tests if look.phase.direction != tcp.phase.direction)
-    rate = max((look.known_rate for look in opposite), default=0.0)
-    if tcp.phase.name == BIDIRECTIONAL or tcp.known_rate >= THROUGHPUT * rate:
-        return ""
-    return (
-        f"the other direction carries {amounts.rate(rate)}, so this one is limited by its sender, "
-        "its receiver or the path that way; "
-    )
+    return _figures_missing(tcp) or unexplained
 
 
 def _figures_missing(tcp: Look) -> Optional[str]:

@@ -2,7 +2,7 @@
 
 # SPDX-License-Identifier: MIT
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
@@ -19,7 +19,7 @@ from neuca_tools.selftest.conditions.udp import is_losing, offered_rate, share_l
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.run import Interval, known_rates, known_windows, send_buffer
+from neuca_tools.selftest.evidence.run import Interval, known_rates, known_windows
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLING_SHARE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
@@ -68,7 +68,7 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for finding in findings:
-        is_kept = worse and _is_of_one_direction(finding)
+        is_kept = worse and finding.phase == ALONE and finding.severity != "info"
         key = (finding.id, finding.title, finding.direction if is_kept else None)
         if finding.severity != "info":
             ways.setdefault(key[:2], set()).add(finding.direction)
@@ -78,18 +78,8 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
         if way is not None:
             yield finding
         elif (name, title) not in kept:  # of several streams: each direction alone has it
-            yield _in_both(finding, ways.get((name, title), ()))
-
-
-def _is_of_one_direction(finding: Finding) -> bool:
-    """Whether it limits a direction that was tested alone."""
-    return finding.phase == ALONE and finding.severity != "info"
-
-
-def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
-    if len(ways) > 1 and finding.phase == ALONE:
-        return replace(finding, direction=BOTH)
-    return finding
+            is_both = finding.phase == ALONE and len(ways.get((name, title), ())) > 1
+            yield replace(finding, direction=BOTH) if is_both else finding
 
 
 def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
@@ -267,7 +257,7 @@ def _is_unexplained_pause(
     """Whether no finding explains the pause; only a fault explains a timeout of TCP."""
     if _is_timed_out(look, pause):
         findings = [finding for finding in findings if finding.severity == "fault"]
-    elif _may_be_buffered(look, pause) or _is_all_in_buffer(look):
+    elif _may_be_buffered(look, pause):
         return False
     return not _has_finding(findings, look.phase.direction)
 
@@ -286,12 +276,6 @@ def _may_be_buffered(look: Look, pause: Sequence[Interval]) -> bool:
     """Whether data may have moved in a pause: what a buffer holds is counted in bursts."""
     rates = list(filter(None, known_rates(look.all_intervals)))
     return bool(rates) and _seconds_of(pause) * median(rates) / 8 <= buffered_bytes(look)
-
-
-def _is_all_in_buffer(look: Look) -> bool:
-    """Whether the sender's socket holds all that was counted, with the size that -w gave it."""
-    is_sender = look.run.buffer is not None and not look.is_counted_by_receiver
-    return is_sender and look.flow.size <= send_buffer(look.run)
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:
