@@ -47,9 +47,8 @@ def raw(name: str) -> dict:
 def test_a_tcp_run_has_its_rates_windows_and_ends(version):
     run, document = sample(f"{version}-tcp.json"), raw(f"{version}-tcp.json")
     flow = run.flow("forward")
-    assert (run.error, run.notes, run.version, run.protocol, run.streams, run.duration) == (
+    assert (run.error, run.version, run.protocol, run.streams, run.duration) == (
         None,
-        (),
         version,
         "tcp",
         1,
@@ -128,8 +127,6 @@ def test_losses_of_udp_are_the_receivers(version):
     )
     assert (flow.sent.lost, flow.received.out_of_order) == (None, 0)
     assert flow.received.bytes <= flow.sent.bytes
-    jitter = document["end"]["sum"]["jitter_ms"] / 1000
-    assert (flow.sent.jitter, flow.received.jitter) == (None, pytest.approx(jitter))
     assert run.target == (None if version in ("3.7", "3.9") else 200e6)
 
 
@@ -192,7 +189,6 @@ def test_an_object_that_is_printed_twice_counts_once():
     text = (DATA / "3.16-tcp.json").read_text()
     run = read_run((text + text).encode())
     assert run.flows == sample("3.16-tcp.json").flows
-    assert run.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -325,9 +321,7 @@ def test_a_verbose_udp_text_says_version_target_and_cpu():
         2.8,
         0.9,
     )
-    assert run.flow("forward").received == Total(
-        2.1, 41.6 * 2**20, 166e6, None, 1524, 194, None, pytest.approx(18e-6)
-    )
+    assert run.flow("forward").received == Total(2.1, 41.6 * 2**20, 166e6, None, 1524, 194)
 
 
 def test_an_error_in_a_text_is_the_error():
@@ -338,16 +332,6 @@ def test_an_error_that_another_program_passes_on_is_the_error():
     said = "the server is busy running a test. try again later"
     log = f"11:26:13 ERROR [homeassistant.components.iperf3] Iperf3 error: {said}\n"
     assert read_run(log.encode()).error == said
-
-
-def test_a_text_without_a_summary_was_cut_off():
-    text = (DATA / "3.12-reverse.txt").read_text()
-    run = read_run(text.partition("- - -")[0].encode())
-    assert (run.error, run.notes, len(run.flows[0].intervals)) == (
-        None,
-        ("the text ends before the summary of the run",),
-        2,
-    )
 
 
 # --- iperf 2 --------------------------------------------------------------------------------------------------------

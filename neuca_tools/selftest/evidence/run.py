@@ -42,10 +42,8 @@ class Interval:
     cwnd: Optional[float] = None
     snd_wnd: Optional[float] = None
     rtt: Optional[float] = None
-    pmtu: Optional[int] = None
     datagrams: Optional[int] = None
     lost: Optional[int] = None
-    jitter: Optional[float] = None
     omitted: bool = False
 
     @property
@@ -69,7 +67,6 @@ class Total:
     datagrams: Optional[int] = None
     lost: Optional[int] = None
     out_of_order: Optional[int] = None
-    jitter: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,6 @@ class Run:
     options: Optional[str] = None  # of the command line that was pasted along with it
     error: Optional[str] = None
     unreadable: bool = False  # `error` is the reader's, and iperf's document has no result
-    notes: tuple[str, ...] = ()  # oddities of the document, for people
 
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)

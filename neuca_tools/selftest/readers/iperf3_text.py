@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -103,7 +103,6 @@ def read(document: str) -> Run:
         options=words.options,
         error=error,
         unreadable=error == NO_RESULTS,
-        notes=tuple(_notes(text, document)),
     )
 
 
@@ -157,11 +156,6 @@ def _find_cpu_loads(document: str, client: str) -> tuple[Optional[float], Option
     return (local, remote) if match[1] == client else (remote, local)
 
 
-def _notes(text: Text, document: str) -> Iterator[str]:
-    if text.rows and "Sent " not in document and not any(map(_is_summary, text.rows)):
-        yield "the text ends before the summary of the run"
-
-
 def _count_streams(text: Text) -> Optional[int]:
     """By the connections, of which --bidir has two for each stream, or else by the rows."""
     both = any(row.role for row in text.rows)
@@ -197,7 +191,7 @@ def _flow_of(
     totals = [line for line in lines if _is_total(line[0], old)]
     intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
     sent, received = _read_ends(totals, intervals, is_old=bool(old), is_done=udp and is_done)
-    return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+    return Flow(direction, intervals, replace(sent, lost=None), received)
 
 
 def _read_ends(

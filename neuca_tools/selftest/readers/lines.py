@@ -36,8 +36,8 @@ _CONNECTED = re.compile(
     r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?"
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
-# At very low rates, iperf3 3.1 prints a jitter of 16 digits (esnet/iperf#1158).
-_LOSSES = re.compile(r"([\d.]{1,20}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
+# Behind the jitter, of which iperf3 3.1 prints 16 digits at very low rates (esnet/iperf#1158).
+_LOSSES = re.compile(r"[\d.]{1,20} ms\s+(-?\d{1,18})/\s*(\d{1,18})")
 LARGEST_COUNT = 2**31 - 1  # iperf3 prints no more datagrams, however many there were
 # Up to a pipe or another command, to what it printed where a page lost the newline, or to markup.
 _COMMAND = re.compile(
@@ -85,7 +85,6 @@ class Rest(NamedTuple):
     rtt: Optional[float] = None
     datagrams: Optional[int] = None
     lost: Optional[int] = None
-    jitter: Optional[float] = None
 
 
 class Words(NamedTuple):
@@ -192,19 +191,18 @@ def _size_of_row(match: re.Match[str], by_rate: float) -> Optional[float]:
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
-    """Jitter, lost datagrams and all datagrams, as the receiver of a UDP test counted them.
+    """Lost datagrams and all datagrams, as the receiver of a UDP test counted them.
 
-    Only the jitter, if the counts are not those of the test.
+    Neither, if the counts are not those of the test.
     """
     match = _LOSSES.match(rest)
     if match is None:
         return None
     # iperf subtracts datagrams that arrive late, and may print a negative number.
-    lost, datagrams = max(0, int(match[2])), int(match[3])
-    jitter = scaled(parse_float(match[1]), 1e-3)
+    lost, datagrams = max(0, int(match[1])), int(match[2])
     if lost > datagrams or datagrams == LARGEST_COUNT:
-        return Rest(jitter=jitter)  # the text ends within the number, or it is the largest one
-    return Rest(datagrams=datagrams, lost=lost, jitter=jitter)
+        return Rest()  # the text ends within the number, or it is the largest one
+    return Rest(datagrams=datagrams, lost=lost)
 
 
 def parse_connection(line: str) -> Optional[tuple[str, Connection]]:
