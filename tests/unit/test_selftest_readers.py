@@ -1127,11 +1127,7 @@ PLAIN = [(940e6, 303 * 1024, 3), (934e6, 305 * 1024, 0)]
 @pytest.mark.parametrize(
     ("document", "known"),
     [
-        (ROWS.replace(".", ","), PLAIN),
-        (ROWS.replace("  ", " | ").replace("[ | 5]", "[  5]"), PLAIN),
-        (ROWS.replace("[  5]   ", ""), PLAIN),
-        (ROWS.replace("its/sec", "its/s").replace("Mbits/s", "Mbps"), PLAIN),
-        (ROWS.replace("its/sec", "its /sec"), PLAIN),
+        (ROWS.replace("its/sec", "its/s"), PLAIN),
         (ROWS.replace("[  5]", "[ *5]"), PLAIN),
         ('"server_output_text": "' + ROWS.replace("\n", "\\n") + '",', PLAIN),
     ],
@@ -1142,18 +1138,8 @@ def test_a_row_is_read_however_it_is_written(document, known):
 
 
 def test_a_row_that_prose_is_glued_to_is_read():
-    for unit in ("Gbits/sec", "Gbps"):
-        (run,) = read_all(f"[  4] 0.0-10.0 sec 1.19 GBytes 1.02 {unit}The next".encode())
-        assert run.flows[0].rate == 1.02e9
-
-
-def test_the_rows_of_esp_idf_have_a_rate_alone():
-    rows = "   0-   3 sec       4.00 Mbits/sec\n   3-   6 sec       6.00 Mbits/sec\n"
-    (run,) = read_all(f"        Interval Bandwidth\n{rows}".encode())
-    assert [(one.start, one.rate, one.bytes) for one in run.flows[0].intervals] == [
-        (0.0, 4e6, 1.5e6),
-        (3.0, 6e6, 2.25e6),
-    ]
+    (run,) = read_all(b"[  4] 0.0-10.0 sec 1.19 GBytes 1.02 Gbits/secThe next")
+    assert run.flows[0].rate == 1.02e9
 
 
 @pytest.mark.parametrize(

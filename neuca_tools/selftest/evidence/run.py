@@ -20,7 +20,6 @@ JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such
 # iperf3 has a thread for each stream since this version (release notes); before, all share one.
 THREADED = (3, 16)
 BBR = "bbr"  # the kernel's name of the algorithm (tcp_congestion_control of ip-sysctl)
-EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
 # "forward" is from the client to the server, or from the local host to its peer.
 Direction = Literal["forward", "reverse"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import EMBEDDED, Direction, Flow, Run
+from neuca_tools.selftest.evidence.run import Direction, Flow, Run
 from neuca_tools.selftest.readers import lines
 from neuca_tools.selftest.readers.gather import Line, gather_intervals, total_of
 from neuca_tools.selftest.readers.lines import Rest, Row, Text, Words
@@ -41,7 +41,6 @@ _FAILED = re.compile(
 _NEGATIVE = re.compile(r"sec +(?:18446744073709\d{6}|18014398509481\d{3} K|17592186044\d{3} M)")
 # Of a bounce-back test, whose rate counts both directions.
 _BURSTS = re.compile(r"Bursting: *(\d{1,9}) Byte writes (\d{1,9}) times every ([\d.]{1,12}) second")
-_EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
 _DUALTEST = re.compile(r"(?:^|\s)(?:-d|--dualtest)\b")
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
 # Time, both ends, stream (-1 is all of them), interval, bytes, bit/s; of UDP jitter in ms, lost
@@ -74,7 +73,6 @@ def read(document: str) -> Run:
         buffer=min(filter(None, (words.buffer, _window_size(document))), default=None),
         mss=_first_number(_FIRST, document) or words.mss,
         peer=lines.first_group(_PEER, document) or words.peer,
-        system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
         unreadable=error == lines.NO_RESULTS,

@@ -18,20 +18,15 @@ NO_RESULTS = "no results found"
 SUM = "SUM"  # the row of all streams
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
-BASES = {"bit": 1000, "byte": 1024}
-BITS = {"bit": 1, "byte": 8}
+BASES, BITS = {"bit": 1000, "byte": 1024}, {"bit": 1, "byte": 8}
 _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
-# iperf of ESP-IDF and NuttX prints neither stream nor amount; tables are pasted without the stream.
 _ROW = re.compile(
-    r"(?:\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s|^[\s>#]{0,40})"
+    r"\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?"
     r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s*sec,?"
-    r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
-    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
-    r"(?:(?P<per>bit|Byte)s? ?/s(?:ec)?|bps)(?P<rest>.*)",
+    r"\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?"
+    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)(?P<per>Byte|bit)s?/s(?:ec)?(?P<rest>.*)",
     re.IGNORECASE,
 )
-# What tables and other languages write instead of a blank and of a decimal point.
-_BAR, _COMMA = re.compile(r"\|"), re.compile(r"(?<=\d),(?=\d)")
 _CONNECTED = re.compile(
     r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?"
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
@@ -152,42 +147,25 @@ def parse_amount(digits: Optional[str], prefix: Optional[str], base: int) -> Opt
 
 
 def parse_row(line: str) -> Optional[Row]:
-    if "sec" not in line:
+    match = _ROW.search(line) if "sec" in line else None
+    if match is None:
         return None
-    match = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
-    return _row_of_match(match) if match else None
-
-
-def _row_of_match(match: re.Match[str]) -> Optional[Row]:
-    start, end, rate = parse_float(match["start"]), parse_float(match["end"]), _rate_of_row(match)
-    if start is None or end is None or rate is None:
+    start, end = parse_float(match["start"]), parse_float(match["end"])
+    unit, per = match["unit"].casefold(), match["per"].casefold()
+    size = parse_amount(match["size"], match["prefix"], 1024)
+    rate = parse_amount(match["rate"], match["scale"], BASES[per])
+    if start is None or end is None or size is None or rate is None:
         return None
-    size = _size_of_row(match, rate * (end - start) / 8)
-    if size is None:
-        return None
-    is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
+    size, rate = size * BITS[unit] / 8, rate * BITS[per]
+    is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"])
     if end > start and (is_rough or not rate):
         rate = size * 8 / (end - start)  # too low for the requested unit (-f g)
     rest = _REMARK.sub("", match["rest"]).strip(_QUOTES)
-    return Row((match["id"] or "1").upper(), match["role"], start, end, size, rate, rest)
+    return Row(match["id"].upper(), match["role"], start, end, size, rate, rest)
 
 
 def _significant_digits(word: str) -> int:
     return len(word.replace(".", "").lstrip("0"))
-
-
-def _rate_of_row(match: re.Match[str]) -> Optional[float]:
-    """Bits per second, as a row has them."""
-    per = (match["per"] or "bit").casefold()
-    return scaled(parse_amount(match["rate"], match["scale"], BASES[per]), BITS[per])
-
-
-def _size_of_row(match: re.Match[str], by_rate: float) -> Optional[float]:
-    """Bytes, as a row has them; those of its rate if it has none."""
-    if match["size"] is None:
-        return by_rate
-    unit = (match["unit"] or "byte").casefold()
-    return scaled(parse_amount(match["size"], match["prefix"], 1024), BITS[unit] / 8)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
