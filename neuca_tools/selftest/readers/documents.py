@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, filterfalse
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
@@ -23,8 +23,8 @@ from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_json import read_results
 from neuca_tools.selftest.readers.iperf3_text import ERROR
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.lines import LONGEST_LINE, TRADEOFF, parse_row
-from neuca_tools.selftest.readers.split import join_ends, separate_ends, split_runs
+from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
+from neuca_tools.selftest.readers.split import join_ends, split_runs
 
 OPPOSITE: Mapping[Direction, Direction] = {"forward": "reverse", "reverse": "forward"}
 REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
@@ -89,7 +89,7 @@ def _phase_name(run: Run) -> str:
     if run.protocol not in (None, "tcp"):
         return str(run.protocol)
     if len(run.flows) > 1:
-        return "tcp" if TRADEOFF.search(run.options or "") else "tcp-bidir"
+        return "tcp-bidir"
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 
@@ -177,8 +177,7 @@ def read_all(content: bytes) -> list[Run]:
     read = _reader_for(document)
     if read is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
-    ends = chain.from_iterable(map(separate_ends, split_runs(document)))
-    runs = join_ends(_with_system(read(end), end) for end in ends)
+    runs = join_ends(_with_system(read(part), part) for part in split_runs(document))
     return list(filterfalse(_is_of_idle_server, runs)) or runs
 
 

@@ -142,13 +142,10 @@ def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
 
 
 def _incoming_streams(text: Text, document: str) -> set[str]:
-    """The streams to the port that this iperf serves: the reverse direction, with -d or -r."""
-    options = text.words.options or ""
-    if not text.connections and len(text.ids) == 2:
-        if lines.TRADEOFF.search(options):
-            return {text.rows[-1].id}  # the other end sends last
-        if _DUALTEST.search(options):
-            return {max(text.ids)}
+    """The streams to the port that this iperf serves: the reverse direction, with -d."""
+    is_dual = _DUALTEST.search(text.words.options or "")
+    if is_dual and not text.connections and len(text.ids) == 2:
+        return {max(text.ids)}
     port = _first_number(_PORT, document)
     incoming = {name for name, connection in text.connections if connection.local_port == port}
     return incoming if incoming < {name for name, _ in text.connections} else set()

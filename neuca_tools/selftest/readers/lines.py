@@ -47,7 +47,6 @@ _SHORT |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
 _SHORT |= {"--set-mss": "-M", "--mss": "-M"}
 _ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
-TRADEOFF = re.compile(r"(?:^|\s)(?:-r|--tradeoff)\b")  # iperf 2: one direction after the other
 LONGEST_NAME = 80  # characters of a host, as in the lines of iperf itself
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.
