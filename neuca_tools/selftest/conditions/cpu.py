@@ -12,7 +12,7 @@ from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, has_passed
 from neuca_tools.selftest.conditions.udp import larger_datagrams, receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import HARMFUL_STEAL, Fact, Look
-from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
+from neuca_tools.selftest.evidence.run import known_rates
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE_RATE = 10e9
@@ -168,8 +168,6 @@ def _is_falling(look: Look) -> bool:
 
 def may_be_rate_of_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
-    if look.run.system == EMBEDDED:
-        return True
     return look.run.is_local_network and look.known_rate > SLOWEST_HOST
 
 

@@ -13,7 +13,6 @@ from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
-    EMBEDDED,
     Flow,
     Run,
     in_flight,
@@ -194,7 +193,7 @@ def is_window(look: Look) -> bool:
 
 def _is_chosen(look: Look) -> bool:
     """Whether somebody chose a buffer, which may be smaller than any usual one."""
-    return look.run.buffer is not None or look.run.system == EMBEDDED
+    return look.run.buffer is not None
 
 
 def _may_be_buffer(look: Look, size: float) -> bool:

@@ -17,7 +17,6 @@ from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import CLEAR_LOSS, is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.run import EMBEDDED
 
 LINUX = "Linux"  # as uname(1)
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
@@ -168,7 +167,7 @@ def advice_for(hit: Hit, look: Optional[Look]) -> str:
     """The recommendation, with a word about its commands if another system printed the output."""
     system = (look.run.system if look else None) or LINUX
     name = (system.split() or [LINUX])[0]
-    if name in (LINUX, EMBEDDED) or not OF_LINUX.search(hit.recommendation):
+    if name == LINUX or not OF_LINUX.search(hit.recommendation):
         return hit.recommendation
     return f"{hit.recommendation} (this is for Linux; the output is from {name})"
 

@@ -42,7 +42,6 @@ class Socket:
     local_port: Optional[int] = None
     remote_port: Optional[int] = None
     mss: Optional[int] = None
-    pmtu: Optional[int] = None
     snd_cwnd: Optional[int] = None  # segments
     snd_wnd: Optional[int] = None
     unacked: Optional[int] = None  # segments
@@ -55,11 +54,8 @@ class Socket:
     bytes_retrans: Optional[int] = None
     bytes_acked: Optional[int] = None
     bytes_received: Optional[int] = None
-    delivery_rate: Optional[int] = None  # bytes/s
     app_limited: Optional[bool] = None
     backoff: Optional[int] = None
-    reord_seen: Optional[int] = None
-    dsack_dups: Optional[int] = None
     recv_q: Optional[int] = None
     rcvbuf: Optional[int] = None  # rb of ss -m
     wmem_queued: Optional[int] = None  # w

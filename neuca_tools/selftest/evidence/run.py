@@ -20,7 +20,6 @@ JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such
 # iperf3 has a thread for each stream since this version (release notes); before, all share one.
 THREADED = (3, 16)
 BBR = "bbr"  # the kernel's name of the algorithm (tcp_congestion_control of ip-sysctl)
-EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
 # "forward" is from the client to the server, or from the local host to its peer.
 Direction = Literal["forward", "reverse"]
@@ -42,10 +41,8 @@ class Interval:
     cwnd: Optional[float] = None
     snd_wnd: Optional[float] = None
     rtt: Optional[float] = None
-    pmtu: Optional[int] = None
     datagrams: Optional[int] = None
     lost: Optional[int] = None
-    jitter: Optional[float] = None
     omitted: bool = False
 
     @property
@@ -69,7 +66,6 @@ class Total:
     datagrams: Optional[int] = None
     lost: Optional[int] = None
     out_of_order: Optional[int] = None
-    jitter: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,6 @@ class Run:
     options: Optional[str] = None  # of the command line that was pasted along with it
     error: Optional[str] = None
     unreadable: bool = False  # `error` is the reader's, and iperf's document has no result
-    notes: tuple[str, ...] = ()  # oddities of the document, for people
 
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)

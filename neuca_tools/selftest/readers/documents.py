@@ -3,15 +3,12 @@
 # SPDX-License-Identifier: MIT
 
 import codecs
-import gzip
-import io
 import json
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, filterfalse
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
@@ -26,14 +23,11 @@ from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_json import read_results
 from neuca_tools.selftest.readers.iperf3_text import ERROR
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.lines import LONGEST_LINE, TRADEOFF, parse_row
-from neuca_tools.selftest.readers.split import join_ends, separate_ends, split_runs
+from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
+from neuca_tools.selftest.readers.split import join_ends, split_runs
 
 OPPOSITE: Mapping[Direction, Direction] = {"forward": "reverse", "reverse": "forward"}
 REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
-GZIP = b"\x1f\x8b"  # RFC 1952
-# Bytes that a compressed document may expand to.
-MAX_EXPANDED = 32 * 1024 * 1024
 
 
 def evidence_of(
@@ -41,10 +35,9 @@ def evidence_of(
 ) -> Evidence:
     """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
 
-    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf in
-    it, and for a self-test's evidence that is damaged or of another version.
+    Raises SelftestError if there is no result of iperf in it, and for a self-test's evidence that
+    is damaged or of another version.
     """
-    content = expand_gzip(content)
     if len(content) > MAX_DOCUMENT_BYTES:
         raise SelftestError(
             f"read the output of iperf: it is larger than {MAX_DOCUMENT_BYTES >> 20} MiB"
@@ -96,23 +89,8 @@ def _phase_name(run: Run) -> str:
     if run.protocol not in (None, "tcp"):
         return str(run.protocol)
     if len(run.flows) > 1:
-        return "tcp" if TRADEOFF.search(run.options or "") else "tcp-bidir"
+        return "tcp-bidir"
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
-
-
-def expand_gzip(content: bytes) -> bytes:
-    """The content, decompressed if it is gzip. Raises SelftestError."""
-    if not content.startswith(GZIP):
-        return content
-    try:
-        document = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_EXPANDED + 1)
-    except EOFError:
-        raise SelftestError("read the gzip file: it is truncated") from None
-    except (gzip.BadGzipFile, zlib.error):
-        raise SelftestError("read the gzip file: it is damaged") from None
-    if len(document) > MAX_EXPANDED:
-        raise SelftestError(f"read the gzip file: it expands to more than {MAX_EXPANDED >> 20} MiB")
-    return document
 
 
 def _read_report(content: bytes) -> Optional[Evidence]:
@@ -199,8 +177,7 @@ def read_all(content: bytes) -> list[Run]:
     read = _reader_for(document)
     if read is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
-    ends = chain.from_iterable(map(separate_ends, split_runs(document)))
-    runs = join_ends(_with_system(read(end), end) for end in ends)
+    runs = join_ends(_with_system(read(part), part) for part in split_runs(document))
     return list(filterfalse(_is_of_idle_server, runs)) or runs
 
 

@@ -58,7 +58,6 @@ def _interval_of(group: list[Line]) -> Interval:
         rtt=known_mean(rest.rtt for _, rest in streams),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
-        jitter=amounts.jitter,
         omitted=OMITTED in row.rest,
     )
 
@@ -76,7 +75,6 @@ def total_of(lines: Sequence[Line]) -> Total:
         retransmits=_total_count(rests, "retransmits"),
         datagrams=_total_count(rests, "datagrams"),
         lost=_total_count(rests, "lost"),
-        jitter=rests[0].jitter,
     )
 
 

@@ -36,7 +36,7 @@ NESTED = 5  # objects and lists, one in the other, before a result
 RESULT = {"start": dict, "intervals": list, "end": dict, "error": str}
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 # What only the sender knows of an interval of TCP.
-WINDOWS: tuple[str, ...] = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
+WINDOWS: tuple[str, ...] = ("retransmits", "cwnd", "snd_wnd", "rtt")
 Json = Mapping[str, Any]
 _TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 
@@ -177,7 +177,6 @@ def read_result(document: Json) -> Run:
         system=text(start.get("system_info")) or None,
         options=_describe_options(requested) or None,
         error=_find_error(document, end),
-        notes=() if start else ('no "start": the document is incomplete',),
     )
 
 
@@ -274,7 +273,7 @@ def _read_flow(
     intervals = tuple(dict.fromkeys(filter(None, known)))
     totals = _read_totals(document, suffix, sender)
     sent, received = (gather.without_zeros(total, intervals) for total in totals)
-    return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+    return Flow(direction, intervals, replace(sent, lost=None), received)
 
 
 def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
@@ -286,9 +285,9 @@ def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optio
     if start is None or end is None:
         return None
     amounts = _read_total(summed)
-    cwnds, windows, rtts, mtus = (
+    cwnds, windows, rtts = (
         [_positive_number(stream, key) for stream in streams]
-        for key in ("snd_cwnd", "snd_wnd", "rtt", "pmtu")
+        for key in ("snd_cwnd", "snd_wnd", "rtt")
     )
     return Interval(
         start,
@@ -299,10 +298,8 @@ def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optio
         cwnd=known_sum(cwnds),
         snd_wnd=known_sum(windows),
         rtt=scaled(known_mean(rtts), 1e-6),
-        pmtu=parse_whole(min(filter(None, mtus), default=None)),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
-        jitter=amounts.jitter,
         omitted=summed.get("omitted") is True,
     )
 
@@ -352,5 +349,4 @@ def _read_total(summed: Json) -> Total:
         retransmits=parse_whole(summed.get("retransmits")),
         datagrams=parse_whole(summed.get("packets")),
         lost=parse_whole(summed.get("lost_packets")),
-        jitter=scaled(parse_number(summed.get("jitter_ms")), 1e-3),
     )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -23,7 +23,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_float,
     parse_losses,
 )
-from neuca_tools.selftest.readers.values import known_sum, parse_whole, scaled
+from neuca_tools.selftest.readers.values import known_sum, parse_whole
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
@@ -42,13 +42,7 @@ MAX_ERRORS = 5  # messages that are reported
 TOTALS_FACTOR = 1.5  # times the usual interval: a line of totals
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
-# Retransmits, congestion window, and on macOS the round trip. Apple's own iperf3 -V also prints the
-# data in flight and the send window before it, and after it the time limited by windows (ms, or s).
-_TCP_REST = re.compile(
-    r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes(?:(?:\s+[\d.]{1,12}\s*[KMGT]?Bytes){2})?"
-    r"(?:\s+([\d.]{1,9})\s*([mu])s(?:\s+\d{1,9}ms){0,2})?)?(?:\s+[\d.]{1,12}s){0,2}$"
-)
-_WINDOW_ONLY = re.compile(r"([\d.]{1,12})\s*([KMGT]?)Bytes$")  # Linux before 2.6.39 counts no Retr
+_TCP_REST = re.compile(r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes)?$")  # Retr, Cwnd
 _TARGET = re.compile(r"Target Bitrate: (\d{1,18})")
 _MSS = re.compile(r"TCP MSS: (\d{2,5})")
 _PEER = re.compile(r"(?:Connecting to host|Accepted connection from) ([^\s,]{1,80})")
@@ -103,7 +97,6 @@ def read(document: str) -> Run:
         options=words.options,
         error=error,
         unreadable=error == NO_RESULTS,
-        notes=tuple(_notes(text, document)),
     )
 
 
@@ -157,11 +150,6 @@ def _find_cpu_loads(document: str, client: str) -> tuple[Optional[float], Option
     return (local, remote) if match[1] == client else (remote, local)
 
 
-def _notes(text: Text, document: str) -> Iterator[str]:
-    if text.rows and "Sent " not in document and not any(map(_is_summary, text.rows)):
-        yield "the text ends before the summary of the run"
-
-
 def _count_streams(text: Text) -> Optional[int]:
     """By the connections, of which --bidir has two for each stream, or else by the rows."""
     both = any(row.role for row in text.rows)
@@ -197,7 +185,7 @@ def _flow_of(
     totals = [line for line in lines if _is_total(line[0], old)]
     intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
     sent, received = _read_ends(totals, intervals, is_old=bool(old), is_done=udp and is_done)
-    return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+    return Flow(direction, intervals, replace(sent, lost=None), received)
 
 
 def _read_ends(
@@ -278,18 +266,9 @@ def _old_udp_summary(rows: list[Row], is_cut: bool) -> set[Row]:
 
 def _parse_rest(row: Row, udp: bool) -> Rest:
     rest = row.rest.replace(gather.OMITTED, "").replace(SENDER, "").replace(RECEIVER, "").strip()
-    losses = parse_losses(rest)
-    if losses is not None:
-        return losses
-    window = _WINDOW_ONLY.match(rest)
-    if window is not None and (row.role or "").startswith("RX"):
-        return Rest()  # Apple's prints the receiver's window
-    if window is not None:
-        return Rest(cwnd=parse_amount(window[1], window[2], 1024))
-    match = _TCP_REST.match(rest)
-    if match is None:
-        return Rest()
+    losses, match = parse_losses(rest), _TCP_REST.match(rest)
+    if losses is not None or match is None:
+        return losses or Rest()
     if udp:
         return Rest(datagrams=int(match[1]))
-    rtt = scaled(parse_float(match[4]), 1e-6 if match[5] == "u" else 1e-3)
-    return Rest(int(match[1]), parse_amount(match[2], match[3], 1024), rtt or None)
+    return Rest(int(match[1]), parse_amount(match[2], match[3], 1024))

@@ -18,26 +18,21 @@ NO_RESULTS = "no results found"
 SUM = "SUM"  # the row of all streams
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
-BASES = {"bit": 1000, "byte": 1024}
-BITS = {"bit": 1, "byte": 8}
+BASES, BITS = {"bit": 1000, "byte": 1024}, {"bit": 1, "byte": 8}
 _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
-# iperf of ESP-IDF and NuttX prints neither stream nor amount; tables are pasted without the stream.
 _ROW = re.compile(
-    r"(?:\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s|^[\s>#]{0,40})"
+    r"\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?"
     r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s*sec,?"
-    r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
-    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
-    r"(?:(?P<per>bit|Byte)s? ?/s(?:ec)?|bps)(?P<rest>.*)",
+    r"\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?"
+    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)(?P<per>Byte|bit)s?/s(?:ec)?(?P<rest>.*)",
     re.IGNORECASE,
 )
-# What tables and other languages write instead of a blank and of a decimal point.
-_BAR, _COMMA = re.compile(r"\|"), re.compile(r"(?<=\d),(?=\d)")
 _CONNECTED = re.compile(
     r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?"
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
-# At very low rates, iperf3 3.1 prints a jitter of 16 digits (esnet/iperf#1158).
-_LOSSES = re.compile(r"([\d.]{1,20}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
+# Behind the jitter, of which iperf3 3.1 prints 16 digits at very low rates (esnet/iperf#1158).
+_LOSSES = re.compile(r"[\d.]{1,20} ms\s+(-?\d{1,18})/\s*(\d{1,18})")
 LARGEST_COUNT = 2**31 - 1  # iperf3 prints no more datagrams, however many there were
 # Up to a pipe or another command, to what it printed where a page lost the newline, or to markup.
 _COMMAND = re.compile(
@@ -52,7 +47,6 @@ _SHORT |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
 _SHORT |= {"--set-mss": "-M", "--mss": "-M"}
 _ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
-TRADEOFF = re.compile(r"(?:^|\s)(?:-r|--tradeoff)\b")  # iperf 2: one direction after the other
 LONGEST_NAME = 80  # characters of a host, as in the lines of iperf itself
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.
@@ -85,7 +79,6 @@ class Rest(NamedTuple):
     rtt: Optional[float] = None
     datagrams: Optional[int] = None
     lost: Optional[int] = None
-    jitter: Optional[float] = None
 
 
 class Words(NamedTuple):
@@ -153,58 +146,40 @@ def parse_amount(digits: Optional[str], prefix: Optional[str], base: int) -> Opt
 
 
 def parse_row(line: str) -> Optional[Row]:
-    if "sec" not in line:
+    match = _ROW.search(line) if "sec" in line else None
+    if match is None:
         return None
-    match = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
-    return _row_of_match(match) if match else None
-
-
-def _row_of_match(match: re.Match[str]) -> Optional[Row]:
-    start, end, rate = parse_float(match["start"]), parse_float(match["end"]), _rate_of_row(match)
-    if start is None or end is None or rate is None:
+    start, end = parse_float(match["start"]), parse_float(match["end"])
+    unit, per = match["unit"].casefold(), match["per"].casefold()
+    size = parse_amount(match["size"], match["prefix"], 1024)
+    rate = parse_amount(match["rate"], match["scale"], BASES[per])
+    if start is None or end is None or size is None or rate is None:
         return None
-    size = _size_of_row(match, rate * (end - start) / 8)
-    if size is None:
-        return None
-    is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
+    size, rate = size * BITS[unit] / 8, rate * BITS[per]
+    is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"])
     if end > start and (is_rough or not rate):
         rate = size * 8 / (end - start)  # too low for the requested unit (-f g)
     rest = _REMARK.sub("", match["rest"]).strip(_QUOTES)
-    return Row((match["id"] or "1").upper(), match["role"], start, end, size, rate, rest)
+    return Row(match["id"].upper(), match["role"], start, end, size, rate, rest)
 
 
 def _significant_digits(word: str) -> int:
     return len(word.replace(".", "").lstrip("0"))
 
 
-def _rate_of_row(match: re.Match[str]) -> Optional[float]:
-    """Bits per second, as a row has them."""
-    per = (match["per"] or "bit").casefold()
-    return scaled(parse_amount(match["rate"], match["scale"], BASES[per]), BITS[per])
-
-
-def _size_of_row(match: re.Match[str], by_rate: float) -> Optional[float]:
-    """Bytes, as a row has them; those of its rate if it has none."""
-    if match["size"] is None:
-        return by_rate
-    unit = (match["unit"] or "byte").casefold()
-    return scaled(parse_amount(match["size"], match["prefix"], 1024), BITS[unit] / 8)
-
-
 def parse_losses(rest: str) -> Optional[Rest]:
-    """Jitter, lost datagrams and all datagrams, as the receiver of a UDP test counted them.
+    """Lost datagrams and all datagrams, as the receiver of a UDP test counted them.
 
-    Only the jitter, if the counts are not those of the test.
+    Neither, if the counts are not those of the test.
     """
     match = _LOSSES.match(rest)
     if match is None:
         return None
     # iperf subtracts datagrams that arrive late, and may print a negative number.
-    lost, datagrams = max(0, int(match[2])), int(match[3])
-    jitter = scaled(parse_float(match[1]), 1e-3)
+    lost, datagrams = max(0, int(match[1])), int(match[2])
     if lost > datagrams or datagrams == LARGEST_COUNT:
-        return Rest(jitter=jitter)  # the text ends within the number, or it is the largest one
-    return Rest(datagrams=datagrams, lost=lost, jitter=jitter)
+        return Rest()  # the text ends within the number, or it is the largest one
+    return Rest(datagrams=datagrams, lost=lost)
 
 
 def parse_connection(line: str) -> Optional[tuple[str, Connection]]:

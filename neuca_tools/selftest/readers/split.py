@@ -3,32 +3,28 @@
 # SPDX-License-Identifier: MIT
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.selftest.evidence.derive import is_server, is_server_end
+from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (
     LONGEST_LINE,
     SUM,
-    TRADEOFF,
     Row,
     parse_command,
     parse_connection,
     parse_losses,
     parse_row,
 )
-from neuca_tools.selftest.readers.values import known_sum, known_values, parse_whole
+from neuca_tools.selftest.readers.values import known_sum, parse_whole
 
 MAX_RUNS = 100  # in one file
-_CLIENT, _SERVER = "Client connecting to", "Server listening on"  # of iperf 2
-_HEADER = re.compile(rf"Connecting to host|Accepted connection from|{_CLIENT}|{_SERVER}")
-# Of a shell: after a semicolon, on a line of its own, or before the command.
-_LOOP = re.compile(r";\s{0,20}do(?:\s|$)|^[\s>]{0,20}do(?:\s{0,20}$|\s{1,20}iperf)")
-_LOOP_END = re.compile(r"(?:;|^)[\s>]{0,20}done\b")
-_COLUMNS = re.compile(r"\[ ID\].{0,20}Interval")
+_HEADER = re.compile(
+    "Connecting to host|Accepted connection from|Client connecting to|Server listening on"
+)
 TOTALS = ("sender", "receiver")
 LONE_INTERVAL_SECONDS = 2.0  # a shorter run may have one interval, which its totals repeat
 
@@ -42,7 +38,6 @@ class _Results:
         self.ports: set[int] = set()
         self.streams: set[str] = set()  # that have a connection
         self.latest: dict[str, Row] = {}  # of each stream, the newest last
-        self.is_headed = False  # by a header after the latest row
 
     def add(self, line: str, row: Optional[Row]) -> None:
         """Add what a line says: `row`, or a connection."""
@@ -59,7 +54,6 @@ class _Results:
             self.totals[_total_key(row)] = row
         self.latest.pop(key, None)
         self.latest[key] = row
-        self.is_headed = False
 
     def are_ended_by(self, line: str, row: Optional[Row]) -> bool:
         """Whether the results of another run begin with this line."""
@@ -70,10 +64,8 @@ class _Results:
         opened = parse_connection(line)
         if opened is not None:
             return self._is_of_another(*opened)
-        if _COLUMNS.search(line):
-            self.is_headed = True
-            return bool(self.totals)
-        return bool(_HEADER.search(line) or parse_command(line))
+        is_of_next = self.totals and "[ ID]" in line
+        return bool(is_of_next or _HEADER.search(line) or parse_command(line))
 
     def _is_of_another(self, stream: str, connection: Connection) -> bool:
         """Whether this connection belongs to another run.
@@ -93,103 +85,30 @@ class _Results:
         return row.start == 0 and row.end < self.last.get(_stream_key(row), 0.0) - 1
 
     def _is_repeated(self, row: Row) -> bool:
-        """Whether another run begins with these totals.
-
-        They have a header of their own, or the document has nothing but totals. They cover the same
-        time as those of their stream, or end at a different time than those of the other streams.
-        """
-        key = _stream_key(row)
-        latest = self.latest.get(key, next(reversed(self.latest.values())))
-        is_of_only_interval = row.rest.endswith(TOTALS) and not latest.rest.endswith(TOTALS)
-        if any((row.start, latest.start, row.end <= LONE_INTERVAL_SECONDS, is_of_only_interval)):
+        """Whether the text has only totals, and these are those of the next run of their stream."""
+        latest = self.latest.get(f"{SUM} {row.role}") or self.latest.get(_stream_key(row))
+        if latest is None or self.streams or row.rest.endswith(TOTALS):
             return False
-        is_apart = self.is_headed or not any((self.streams, row.rest, latest.rest))
-        is_copy = row.bytes == latest.bytes and key == next(reversed(self.latest))
         # The report of the other end follows with what it lost.
         is_alike = bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
-        is_as_long = abs(row.end - latest.end) < 1
-        return is_apart and is_alike and not is_copy and is_as_long == (key in self.latest)
-
-
-class _Loop:
-    """The command that several runs have: that of a shell's loop, or of iperf 2 with -r."""
-
-    def __init__(self) -> None:
-        self._is_open = False
-        self._commands: list[str] = []
-
-    @property
-    def command(self) -> str:
-        """Empty if there is none, or if a loop has several, of which each run has another."""
-        return self._commands[0] if len(self._commands) == 1 else ""
-
-    def add(self, line: str) -> None:
-        """Add a line that is not a result."""
-        if _LOOP.search(line):
-            self._is_open, self._commands = True, []
-        if parse_command(line):
-            before = self._commands if self._is_open else []
-            is_repeated = self._is_open or TRADEOFF.search(line)
-            self._commands = [*before, line] if is_repeated else []
-        if _LOOP_END.search(line):
-            self._is_open = False
+        is_total = row.start == latest.start == 0 and row.end > LONE_INTERVAL_SECONDS
+        is_copy = row.bytes == next(reversed(self.latest.values())).bytes
+        return is_total and is_alike and not is_copy
 
 
 def split_runs(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     runs: list[list[str]] = [[]]
-    results, loop = _Results(), _Loop()
+    results = _Results()
     for line in document.split("\n"):
         start = line[:LONGEST_LINE]
         row = parse_row(start)
-        if row is None:
-            loop.add(start)
         if results.are_ended_by(start, row) and len(runs) < MAX_RUNS:
-            runs.append([loop.command])
+            runs.append([])
             results = _Results()
         results.add(start, row)
         runs[-1].append(line)
     return ["\n".join(lines) for lines in runs]
-
-
-def separate_ends(document: str) -> list[str]:
-    """The text of the client and that of the server, if one text has both; else the text itself.
-
-    Its connections are the two ends of one, as on one host, or those of a relay to different hosts.
-    The sums of their streams are left out, as nothing says whose they are.
-    """
-    lines = document.split("\n")
-    clients, served = dict[str, Connection](), dict[str, Connection]()
-    for name, connection in known_values(parse_connection(line[:LONGEST_LINE]) for line in lines):
-        (served if is_server_end(connection) else clients)[name] = connection
-    if not (clients and served and clients.keys().isdisjoint(served)):
-        return [document]
-    if not _are_of_two_runs(clients.values(), served.values()):
-        return [document]
-    return [_without_streams(lines, served, _SERVER), _without_streams(lines, clients, _CLIENT)]
-
-
-def _without_streams(lines: Iterable[str], streams: Collection[str], header: str) -> str:
-    return "\n".join(
-        line for line in lines if not _belongs_to(line[:LONGEST_LINE], streams, header)
-    )
-
-
-def _are_of_two_runs(clients: Collection[Connection], served: Collection[Connection]) -> bool:
-    """Whether two programs made these connections, and not one that tests both directions."""
-    mirrored = {(each.remote_port, each.local_port) for each in served}
-    is_answered = any((each.local_port, each.remote_port) in mirrored for each in clients)
-    return is_answered or {each.remote for each in clients}.isdisjoint(
-        each.remote for each in served
-    )
-
-
-def _belongs_to(line: str, streams: Collection[str], header: str) -> bool:
-    """Whether a line is of one of these streams, of a sum of streams, or this header."""
-    row, opened = parse_row(line), parse_connection(line)
-    if row is not None:
-        return row.id == SUM or row.id in streams
-    return header in line or (opened is not None and opened[0] in streams)
 
 
 def _stream_key(row: Row) -> str:

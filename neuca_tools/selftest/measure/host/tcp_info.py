@@ -36,19 +36,15 @@ BACKOFF, FLAGS = 4, 7
 WORDS = {
     "mss": 4,
     "unacked": 6,
-    "pmtu": 15,
     "rtt": 17,
     "snd_cwnd": 20,
     "total_retrans": 25,
     "min_rtt": 37,
-    "dsack_dups": 54,
-    "reord_seen": 55,
     "snd_wnd": 57,
 }
 LONG_WORDS = {
     "bytes_acked": 15,
     "bytes_received": 16,
-    "delivery_rate": 20,
     "busy_time": 21,
     "rwnd_limited": 22,
     "sndbuf_limited": 23,
