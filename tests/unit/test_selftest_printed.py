@@ -1257,33 +1257,6 @@ def test_a_bounce_back_test_of_iperf_2_is_as_fast_as_requested():
     assert causes(head + rows) == ["D18"]
 
 
-def test_w_does_not_limit_what_is_as_slow_without_it():
-    total = "[  5]   0.00-60.00  sec  4.80 GBytes   {} Mbits/sec   0   sender\n"
-    runs = [f"$ iperf3 -c 203.0.113.20 {option}\n" + total for option in ("-w 1M", "")]
-    assert causes(runs[0].format(687)) == ["D01"]
-    assert causes("".join(runs).format(687, 690)) == []
-    assert causes("".join(runs).format(687, 1390))[0] == "D01"
-
-
-@pytest.mark.parametrize(("command", "streams"), [("-u -b 690M", 1), ("-b 690M", 1), ("-P 14", 14)])
-def test_w_may_limit_though_a_limited_test_without_it_is_as_slow(command, streams):
-    """The other test has as much for each stream because of -b, or because a link is full."""
-    row = "[{:3}]   0.00-60.00  sec  4.80 GBytes   {} Mbits/sec   0   sender\n"
-    limited = "$ iperf3 -c 203.0.113.20 -w 1M\n" + row.format(5, 687)
-    rows = [row.format(5 + 2 * at, 690) for at in range(streams)]
-    total = row.replace("{:3}", "SUM").format(690 * streams) if streams > 1 else ""
-    other = f"$ iperf3 -c 203.0.113.20 {command}\n" + "".join(rows) + total
-    assert causes(limited + other)[0] == "D01"
-
-
-@pytest.mark.parametrize("end", ["receiver", ""])
-def test_the_server_of_a_test_with_w_is_no_test_without_it(end):
-    """Only a sender counts retransmits; of whom the other output is, nothing else tells."""
-    row = "[  5]   0.00-60.00  sec  4.80 GBytes   687 Mbits/sec   "
-    client = f"$ iperf3 -c 203.0.113.20 -w 1M\n{row}0   sender\n"
-    assert causes(f"{client}$ iperf3 -s\n{row}{end}\n") == ["D01"]
-
-
 def test_exactly_a_round_rate_is_one_that_was_asked_for():
     """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
     rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]

@@ -252,13 +252,6 @@ THRESHOLDS = [
     ("below 30 Mbit/s", lambda v: steady(v, 610, command="-w 2M -c x"), 30.1, 29.8, "D01 limit"),
     ("a window below 2 MiB", lambda v: steady(170, v), 2000, 2060, "D01 limit"),
     ("varies by 5%", lambda v: varied(170, v, cwnds=[3000] * 10), 0.053, 0.048, "D01 limit"),
-    (
-        "10% below 30 Mbit/s",
-        lambda v: varied(20, v, cwnds=[600] * 10, ends=WAN),
-        0.104,
-        0.097,
-        "D01 limit",
-    ),
     ("at more than 10 Gbit/s", lambda v: steady(v, 9000, ends=WAN), 10_100, 8_900, "D01 limit"),
     ("less than 60 KiB", lambda v: steady(14, v, ends=WAN), 59, 61, "D01 limit"),
     ("unless it is three times the data in flight", bbr_window, 2.8, 3.0, "D01 limit"),

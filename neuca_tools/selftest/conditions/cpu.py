@@ -30,7 +30,7 @@ GROWN_WINDOW, ALLOWED_WINDOW = 2**20, 2**21
 FULL_CPU, NEARLY_FULL_CPU = 0.98, 0.70
 UDP_LOSS = 0.02  # of the datagrams
 LONG_RTT = 0.002  # seconds: below it, a CPU limits before any window of today
-VARIED_SPREAD = 0.1  # coefficient of variation of the rate
+FALLEN_SHARE = 0.1  # of the rate
 FILLED_WINDOW = 0.85  # of the congestion window in flight: it is not what limits
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
@@ -125,45 +125,35 @@ def _is_as_constant_as_a_host(look: Look) -> bool:
 
 
 def is_given(look: Look) -> bool:
-    """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
+    """Whether the rate is a known one: of a link, of -b, or shared by two directions."""
     if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.is_as_requested(look):
         return True
-    speeds = (figures.filled_link_speed(look), figures.cap_above(look.known_rate))
-    return speeds != (None, None)
+    return figures.filled_link_speed(look) is not None
 
 
 def is_flat_for_another_reason(look: Look) -> bool:
     """Whether something else than a buffer keeps the congestion window from growing."""
-    if not look.is_unsampled_tcp:
-        return False
-    # Two directions share what the hosts and the path can do.
-    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.is_as_requested(look):
-        return True
-    if _is_too_slow_for_its_window(look) or figures.filled_link_speed(look) is not None:
-        return True
-    is_cap = figures.cap_above(look.known_rate) is not None and figures.is_constant(look)
-    return is_cap or limited_by_cpu(look) is not None
+    return is_given(look) or _is_too_slow_for_its_window(look) or limited_by_cpu(look) is not None
 
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
-    """Whether the window would be worth more, at the round trip that the path can have."""
-    if not look.rtt and look.known_rate >= CORE_RATE:
+    """Whether the window would be worth more, at the round trip that the path can have.
+
+    What a constant window allows is constant, unless the round trip varies: a queue, as of a radio.
+    """
+    if look.known_spread > SHARED_CPU_SPREAD or _is_falling(look):
         return True
-    # A switched network's round trip is constant, and so is what a window allows.
-    if not look.rtt and (look.run.is_local_network or look.known_rate >= figures.FAST_RATE):
-        is_small = (look.cwnd or 0.0) < ALLOWED_WINDOW * look.streams
-        return is_small or look.known_spread > SHARED_CPU_SPREAD
-    # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    # A slow path carries a few of iperf's blocks in an interval.
-    varied = VARIED_SPREAD if look.known_rate < SLOWEST_HOST else SHARED_CPU_SPREAD
-    return look.known_spread > varied or _is_falling(look)
+    if look.rtt or not (look.run.is_local_network or look.known_rate >= figures.FAST_RATE):
+        return False
+    is_small = (look.cwnd or 0.0) < ALLOWED_WINDOW * look.streams
+    return is_small or look.known_rate >= CORE_RATE
 
 
 def _is_falling(look: Look) -> bool:
     """Whether each interval is slower than the one before, by a tenth in the end."""
     rates = known_rates(look.all_intervals[1:])
     is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
-    return is_sorted and rates[-1] < (1 - VARIED_SPREAD) * rates[0]
+    return is_sorted and rates[-1] < (1 - FALLEN_SHARE) * rates[0]
 
 
 def may_be_rate_of_host(look: Look) -> bool:

@@ -9,15 +9,13 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu, figures
 from neuca_tools.selftest.conditions.base import Hit, single_fact
-from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
-from neuca_tools.selftest.evidence import Phase
+from neuca_tools.selftest.conditions.thresholds import is_bbr
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
     Flow,
     Run,
     in_flight,
     is_flat,
-    known_rates,
     known_round_trips,
     known_windows,
 )
@@ -26,12 +24,11 @@ BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
 LONGEST_USUAL_TRIP, LONGEST_TRIP = 1.0, 30.0
-# Bytes of -w that limit in a local network too, and seconds of its round trips.
-SMALL_BUFFER, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
+# Bytes of -w that limit in a local network too, and seconds of the shortest round trip.
+SMALL_BUFFER, SHORTEST_TRIP = 64 * 1024, 0.0001
 FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
-SAME_RATE = (0.9, 1.1)  # of a test without -w, over that with it: -w does not limit
 # Bytes of one stream, less headers: no system has smaller buffers by default (32 KiB: FreeBSD's
 # net.inet.tcp.sendspace; Linux: tcp(7)) but those of devices.
 SMALLEST_BUFFER = 30 * 1024
@@ -39,11 +36,9 @@ SMALLEST_BUFFER = 30 * 1024
 SMALLEST_WINDOW = 60 * 1024
 HELD_SHARE = 0.8  # of the lost time
 PACED_FLIGHT = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
-UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffers would allow (D01)
 # Of the window of BBR, which is twice what the path holds, and some segments: a full path has more
 # in flight, unless it holds just a few segments.
 BBR_FLIGHT = 0.35
-MIN_INTERVALS = 3  # in which a window has not changed; in two, it may just have grown
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
@@ -62,11 +57,7 @@ def full_window(look: Look) -> Optional[Hit]:
 
 def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
-    if not look.is_unsampled_tcp or not look.run.buffer:
-        return None
-    if figures.late_loss(look) or figures.is_as_requested(look) or figures.writes_often(look):
-        return None
-    if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
+    if not look.is_unsampled_tcp or not look.run.buffer or not _is_stated(look, look.run.buffer):
         return None
     return Hit(
         0.95,
@@ -85,57 +76,34 @@ def stated_window(look: Look) -> Optional[Hit]:
 
 
 def _is_stated(look: Look, asked: float) -> bool:
-    """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
-    if figures.is_in_host(look) or figures.filled_link_speed(look) is not None:
+    """Whether nothing else limits, and a path may carry `asked` bytes in each round trip."""
+    if cpu.is_given(look) or figures.late_loss(look) or figures.writes_often(look):
         return False
-    if not look.rtt:
-        return _is_stated_at_any_trip(look, asked)
-    lowest, highest = OF_STATED
-    flight = look.known_rate * look.rtt / 8 / look.streams
-    return lowest <= flight / asked <= highest
-
-
-def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
-    """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
-    if look.run.is_loopback or look.known_rate >= cpu.CORE_RATE:
+    if look.known_rate >= cpu.CORE_RATE or _is_exceeded(look):
         return False
-    if any(_contradicts_buffer(phase, look) for phase in look.evidence.phases):
-        return False
+    is_larger = (look.cwnd or math.inf) > OF_STATED[1] * asked * look.streams
     lowest, highest = _possible_trips(look, asked)
-    trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
-    is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
-    return lowest < trip < highest and (look.windows.flat or is_larger or not look.cwnd)
+    is_possible = lowest <= asked * 8 * look.streams / look.known_rate <= highest
+    return is_possible and bool(look.rtt or look.windows.flat or is_larger)
+
+
+def _is_exceeded(look: Look) -> bool:
+    """Whether a stream of another test had much more with the same -w."""
+    rates = (
+        (phase.flow.rate or 0.0) / phase.run.stream_count
+        for phase in look.evidence.phases
+        if phase.run and phase.flow and phase.run.buffer == look.run.buffer
+    )
+    return max(rates, default=0.0) * look.streams > OF_STATED[1] * look.known_rate
 
 
 def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
     """The shortest and the longest round trip in seconds that the path may have; (0, 0) if none."""
-    is_local, longest = look.run.is_local_network, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
-    if not is_local or look.known_rate < cpu.SLOWEST_HOST:
-        return LOCAL_TRIPS[0] if is_local else cpu.LAN_RTT, longest
-    return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
-
-
-def _contradicts_buffer(phase: Phase, look: Look) -> bool:
-    """Whether a stream to the same host had much more with the same -w, or no more without."""
-    run, flow = phase.run, phase.flow
-    if run is None or flow is None or not _has_same_peer(run, flow, look):
-        return False
-    rates = known_rates(flow.intervals) or [flow.rate or 0.0]
-    ratio = median(rates) / run.stream_count * look.streams / look.known_rate
-    if run.buffer == look.run.buffer:
-        return ratio > OF_STATED[1]
-    return _is_without_it(run, look) and SAME_RATE[0] <= ratio <= SAME_RATE[1]
-
-
-def _has_same_peer(run: Run, flow: Flow, look: Look) -> bool:
-    """Whether it is a test to the same host; without a name, it may be the server's own output."""
-    return run.peer == look.run.peer or (run.peer is None and flow.retransmits is not None)
-
-
-def _is_without_it(run: Run, look: Look) -> bool:
-    """Whether TCP had no -w, nor another limit: neither -b, nor more streams that share a link."""
-    is_free = run.buffer is None and not run.target and run.protocol != "udp"
-    return is_free and run.stream_count <= look.streams
+    if look.rtt:
+        return look.rtt / OF_STATED[1], look.rtt / OF_STATED[0]
+    if not look.run.is_local_network or look.known_rate < cpu.SLOWEST_HOST:
+        return SHORTEST_TRIP, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    return (SHORTEST_TRIP, cpu.RADIO_SECONDS) if asked <= SMALL_BUFFER else (0.0, 0.0)
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
@@ -176,38 +144,35 @@ def _has_constant_flight(look: Look) -> bool:
         return False
     if min(known_round_trips(look.steady)) < cpu.LONG_RTT or figures.filled_link_speed(look):
         return False
-    flight, window = median(flights), look.cwnd or 0.0
-    if not _may_be_buffer(look, flight):
+    # After heavy loss, the window is smaller than any buffer.
+    flight = median(flights)
+    if figures.late_loss(look) >= figures.HEAVY_LOSS or not _may_be_buffer(look, flight):
         return False
+    return _is_held(look, flight)
+
+
+def _is_held(look: Look, flight: float) -> bool:
+    """Whether the congestion window has room or stays the same; with BBR, see `BBR_FLIGHT`."""
+    window, room = look.cwnd or 0.0, look.windows.snd_wnd
     if not is_bbr(look):
         return is_flat(known_windows(look.steady)) or flight <= cpu.FILLED_WINDOW * window
-    room = look.windows.snd_wnd
     return flight >= cpu.FILLED_WINDOW * room if room else flight <= BBR_FLIGHT * window
 
 
 def is_window(look: Look) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    is_possible = look.is_unused and not _is_below_receivers(look)
+    is_possible = look.is_unused and _may_be_buffer(look, look.cwnd or 0.0)
     return is_possible or _has_constant_flight(look)
 
 
-def _is_chosen(look: Look) -> bool:
-    """Whether somebody chose a buffer, which may be smaller than any usual one."""
-    return look.run.buffer is not None
-
-
 def _may_be_buffer(look: Look, size: float) -> bool:
-    """Whether so many bytes may be all that a buffer of a host allows its streams."""
-    if figures.late_loss(look) >= figures.HEAVY_LOSS:
-        return False  # the window is smaller than any buffer, but for BBR's
-    return _is_chosen(look) or size >= SMALLEST_BUFFER * look.streams
+    """Whether so many bytes may be all that a buffer of a host allows its streams.
 
-
-def _is_below_receivers(look: Look) -> bool:
-    """Whether it is smaller than any receiver's, on a path between networks of unknown length."""
-    if _is_chosen(look) or look.rtt or look.run.is_local_network:
-        return False
-    return (look.cwnd or math.inf) < SMALLEST_WINDOW * look.streams
+    Somebody may have chosen a smaller one; without a round trip, it is what a receiver begins with.
+    """
+    if look.run.buffer is not None or look.run.is_local_network:
+        return True
+    return size >= (SMALLEST_BUFFER if look.rtt else SMALLEST_WINDOW) * look.streams
 
 
 def _receiver_window(look: Look) -> Optional[Hit]:
@@ -255,40 +220,25 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 
 
 def _flat_window(look: Look) -> Optional[Hit]:
-    """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
-    window, rate = look.windows.cwnd, look.rate
-    if not look.windows.flat or not window or not rate or len(look.rates) < MIN_INTERVALS:
-        return None
-    if look.windows.rwnd_limited is not None or look.retransmits:
-        return None
-    if figures.link_speed_for(rate) or not _may_be_limit(look, window):
-        return None
-    return _flat_window_hit(look, rate, window)
+    """Without the kernel's clocks: a constant window, no loss, and one window per round trip.
 
-
-def _may_be_limit(look: Look, window: float) -> bool:
-    """Whether nothing else keeps the window constant, and it is in flight, as far as is known."""
+    It is not known whose buffer limits the window.
+    """
+    window = look.cwnd
+    if not look.is_unsampled_tcp or not look.is_unused or not window or len(look.rates) < 3:
+        return None
     if not _may_be_buffer(look, window) or cpu.is_flat_for_another_reason(look):
-        return False
-    if _is_below_receivers(look):
-        return False
-    return look.rtt is None or look.implied_rtt <= look.rtt / NO_ROUND_TRIP
-
-
-def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
-    """It is not known whose buffer limits the window."""
-    rtt = look.rtt or window * 8 / rate
-    room, doubt = application.room_for(look, rate, rtt), ""
-    is_short = look.rtt is None and look.run.is_local_network
-    if rate > UNPROVEN_RATE or is_short:
-        doubt = (
-            f"; the capacity of the path is not proven: run again with buffers of "
-            f"{amounts.size(room)}, and only if the rate stays the same is the link the limit"
-        )
+        return None
+    if look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP:
+        return None
+    rtt = look.rtt or look.implied_rtt
+    room = application.room_for(look, look.known_rate, rtt)
     return Hit(
         0.8,
         f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, "
-        f"at a round trip of {amounts.time(rtt)} if that is the path's{doubt}",
+        f"at a round trip of {amounts.time(rtt)} if that is the path's; the capacity of the path "
+        f"is not proven: run again with buffers of {amounts.size(room)}, and only if the rate "
+        "stays the same is the link the limit",
         _window_facts(look),
         end="both",
         confidence="medium",
