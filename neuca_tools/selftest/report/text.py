@@ -18,7 +18,6 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
-from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 from neuca_tools.selftest.evidence.route import OneWay, Route
 
 LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
@@ -132,17 +131,6 @@ def _steady_rate_words(rate: float, steady: Optional[float]) -> str:
     if steady is None or abs(steady - rate) <= SHOWN_DIFFERENCE * rate:
         return ""
     return f" ({amounts.rate(steady)} once under way)"
-
-
-def rpm_words(responsiveness: Responsiveness) -> str:
-    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
-    words = f"{responsiveness.rpm:.0f} RPM"
-    words += f" ({responsiveness.grade}, {responsiveness.confidence} confidence)"
-    if responsiveness.increase is not None:
-        words += f", {amounts.time(responsiveness.increase)} more than idle"
-    if responsiveness.rate is not None:
-        words += f", at {amounts.rate(responsiveness.rate)}"
-    return words
 
 
 def one_way_words(way: OneWay) -> str:
