@@ -10,7 +10,7 @@ from dataclasses import replace
 from selftest_runs import flow_of, receiver, udp_phase
 
 from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link, Phase, Step
-from neuca_tools.selftest.evidence.route import Hop, Narrowing, OneWay, Route
+from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
 from neuca_tools.selftest.evidence.trace import Trace
 
 # The local host's clock when the first test began, and seconds of each test with its pause.
@@ -80,7 +80,7 @@ def large() -> Evidence:
         address="172.16.0.2",
         label="left to right",
         taken="2026-11-22T20:41:42Z",
-        route=Route("eth1", HOPS, (Narrowing(6, 1400),), flows=6, reached=True),
+        route=Route(HOPS, reached=True),
         one_way=tuple(OneWay(way, 5e6, 2200, 2198, 3, 0) for way in WAYS),
     )
 

@@ -405,6 +405,12 @@ def test_an_address_of_this_host_is_not_tested():
         PeerTest(HERE, Options(), AgentPlan(), print).run()
 
 
+def test_a_path_that_tracepath_would_take_through_another_device_is_skipped():
+    test = PeerTest(HERE, Options(), AgentPlan(), print)
+    said = list(test._trace_path(session.Device(2, "eth0")))
+    assert said == [("skipped", "tracepath would not send through eth0")]
+
+
 def test_the_common_mtu_is_that_of_the_smaller_device():
     test = PeerTest(HERE, Options(), AgentPlan(), print)
     device = session.Device(2, "eth0", mtu=9000)

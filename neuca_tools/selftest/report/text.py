@@ -146,18 +146,15 @@ def one_way_words(way: OneWay) -> str:
 
 
 def route_words(route: Route) -> str:
-    """ "3 hops, 2 paths at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    """ "3 hops, 1 of them silent, MTU 1400 from hop 3 on, peer reached"."""
     words = [counted(len(route.hops), "hop")]
     silent = sum(not hop.addresses for hop in route.hops)
     if silent:
         words.append(f"{silent} of them silent")
-    several = [hop for hop in route.hops if len(hop.addresses) > 1]
-    words += [f"{len(hop.addresses)} paths at hop {hop.number}" for hop in several]
-    for narrowing in route.narrowings:
-        how = f"reported by {narrowing.reporter}" if narrowing.reporter else "no router reports it"
-        words.append(f"MTU {narrowing.mtu} before hop {narrowing.number} ({how})")
-    if route.refused:
-        words.append(f"refused by {route.refused}")
+    known = [hop for hop in route.hops if hop.mtu]
+    for before, hop in zip(known, known[1:]):
+        if hop.mtu != before.mtu:
+            words.append(f"MTU {hop.mtu} from hop {hop.number} on")
     words.append("peer reached" if route.reached else "the peer does not respond")
     return ", ".join(words)
 

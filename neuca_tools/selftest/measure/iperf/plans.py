@@ -11,7 +11,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.conditions.udp import LOSS_FREE_SHARE, SENT_SHARE
 
 STEPS = tuple(
-    "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp"
+    "as-planned reach latency path path-mtu tcp tcp-reverse loaded tcp-parallel tcp-bidir udp"
     " one-way connections".split()
 )
 # Not in the plan "quick".
