@@ -39,7 +39,6 @@ def schema() -> dict[str, object]:
     from neuca_tools.selftest.codes import WORDS as VERDICTS
     from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
     from neuca_tools.selftest.evidence import Evidence
-    from neuca_tools.selftest.evidence.responsiveness import Responsiveness
     from neuca_tools.selftest.report.record import VERSION
 
     definitions: dict[str, dict] = {}
@@ -70,11 +69,6 @@ def schema() -> dict[str, object]:
         "evidence": _of(Evidence, definitions),
     }
     required = list(properties)
-    properties["responsiveness"] = {
-        "type": "array",
-        "description": "of each direction in which it was measured; not in reports of older builds",
-        "items": _of(Responsiveness, definitions),
-    }
     names = ("file", "tool", "date", "peer", "options", "system")
     properties["subject"] = {
         "type": "object",

@@ -17,7 +17,7 @@ packages_of() {
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
-        netns) echo "${product[@]}" python3-pytest python3-hypothesis mount iproute2 procps iperf3 openssh-client dropbear-bin \
+        netns) echo "${product[@]}" python3-pytest python3-hypothesis mount iproute2 procps iperf3 iputils-tracepath openssh-client dropbear-bin \
                   python3-jsonschema dbus clustershell systemd ;;
         sequences) echo "${product[@]}" python3-pytest iproute2 util-linux ;;
         uml) echo user-mode-linux ;;

@@ -10,8 +10,7 @@ from dataclasses import replace
 from selftest_runs import flow_of, receiver, udp_phase
 
 from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link, Phase, Step
-from neuca_tools.selftest.evidence.responsiveness import Probes
-from neuca_tools.selftest.evidence.route import Hop, Narrowing, OneWay, Route
+from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
 from neuca_tools.selftest.evidence.trace import Trace
 
 # The local host's clock when the first test began, and seconds of each test with its pause.
@@ -81,20 +80,12 @@ def large() -> Evidence:
         address="172.16.0.2",
         label="left to right",
         taken="2026-11-22T20:41:42Z",
-        responsiveness=tuple(Probes(way, *PROBES, streams=8, rate=5e7, idle=1e-4) for way in WAYS),
-        route=Route("eth1", HOPS, (Narrowing(6, 1400),), flows=6, reached=True),
+        route=Route(HOPS, reached=True),
         one_way=tuple(OneWay(way, 5e6, 2200, 2198, 3, 0) for way in WAYS),
     )
 
 
 WAYS = ("forward", "reverse")
-PROBES = (
-    TIMES := tuple(place / 10 for place in range(80)),
-    (0.05,) * 80,
-    (0.07,) * 80,
-    TIMES,
-    (0.06,) * 80,
-)
 HOPS = tuple(
     Hop(number, (f"10.{number}.0.1", f"10.{number}.0.2"), 1e-3, 1500) for number in range(1, 11)
 )

@@ -34,7 +34,6 @@ from neuca_tools.guest import base, blockdev, outcome, run, supervisor
 from neuca_tools.model import provenance, rows
 from neuca_tools.selftest.conditions import table
 from neuca_tools.selftest.diagnosis import diagnose, findings
-from neuca_tools.selftest.evidence import responsiveness
 from neuca_tools.selftest.measure import live
 from neuca_tools.selftest.measure.iperf import phases, plans
 from neuca_tools.selftest.report import page as report_page
@@ -102,9 +101,9 @@ WORDS = {
     "neuca-status.7": (get_args(rows.ProblemCode), judge.EXIT_CODES, render.COLOR_BY_STATE,
                        outcome._WORST_FIRST, base.STATES),
     "neuca-selftest.1": (table.CAUSES, table.EXPLANATIONS, table.DOUBTS, table.OUTCOMES, table.UNFINISHED,
-                         [*table.SOURCES], diagnose.OF_SEVERAL_PHASES, findings.SAID_BY, phases.STEPS_WITH_HELPER,
+                         [*table.SOURCES], diagnose.OF_SEVERAL_PHASES, findings.SAID_BY,
                          phases.STEPS_WITH_UDP, phases.STEPS_IN_ANY_CASE, plans.SLOW, live.SECONDS,
-                         responsiveness.GRADES, record.FINDING_FIELDS, record.COLUMNS, report_page.HEADER),
+                         record.FINDING_FIELDS, record.COLUMNS, report_page.HEADER),
 }  # fmt: skip
 
 

@@ -69,9 +69,9 @@ def test_the_stages_of_a_plan_are_its_steps_in_order():
     assert names == ["as-planned", "reach", "latency", "path-mtu", "tcp", "tcp-reverse"]
     many = [stage.name for stage in planned_stages(PLANS["full"])]
     assert (many.count("tcp-parallel"), "loaded" in many, many[-1]) == (2, False, "connections")
-    assert [many.count(name) for name in ("rpm", "one-way", "path")] == [2, 2, 1]
-    both = planned_stages(Options(frozenset({"rpm", "one-way"}), seconds=7.0))
-    assert both == [Stage("rpm", 8.5)] * 2 + [Stage("one-way", 6.5)] * 2
+    assert [many.count(name) for name in ("one-way", "path")] == [2, 1]
+    both = planned_stages(Options(frozenset({"one-way"}), seconds=7.0))
+    assert both == [Stage("one-way", 6.5)] * 2
     assert planned_stages(Options(frozenset({"tcp"}), seconds=7.0)) == [Stage("tcp", 8.5)]
 
 

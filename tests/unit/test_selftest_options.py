@@ -96,7 +96,7 @@ SET = {
     "--rate 500M": {"rate": 5e8},
     "--expect 5G": {"expect": 5e9},
     "--only tcp,udp": {"only": frozenset({"tcp", "udp"})},
-    "--skip rpm": {"skip": frozenset({"rpm"})},
+    "--skip path": {"skip": frozenset({"path"})},
     "--port 1024": {"port": 1024},
     "--numa auto": {"numa": "auto"},
     "--ssh root@a": {"ssh": "root@a"},
@@ -135,7 +135,7 @@ SET = {
     "--color never": {"color": "never"},
 }
 MEASURING = (
-    "--plan quick;--time 3600;--parallel 8,1,8,128;--bidir;--udp;--rate 500M;--expect 5G;--only tcp,udp;--skip rpm;"
+    "--plan quick;--time 3600;--parallel 8,1,8,128;--bidir;--udp;--rate 500M;--expect 5G;--only tcp,udp;--skip path;"
     "--port 1024;--numa auto;--ssh root@a;--secret-file s;--config c"
 )
 WHERE = "--interface eth1;--netns n;--container c"

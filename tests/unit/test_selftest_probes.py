@@ -7,16 +7,13 @@ from __future__ import annotations
 import select
 import socket
 import threading
-import time
 from ipaddress import ip_address
 
 import pytest
 
 from neuca_tools.selftest.evidence import PathMtu
-from neuca_tools.selftest.evidence.route import Narrowing
-from neuca_tools.selftest.measure.probes import hops, path_mtu, roundtrip
+from neuca_tools.selftest.measure.probes import path_mtu, roundtrip
 from neuca_tools.selftest.measure.probes.echo import HEADER, IP_AND_UDP_BYTES, echo_requests
-from neuca_tools.selftest.measure.probes.hops import Target, trace_route
 from neuca_tools.selftest.measure.probes.path_mtu import measure_path_mtu
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency, over_tcp
 
@@ -204,46 +201,3 @@ def test_the_path_mtu_of_each_direction_is_what_gets_there(name):
     assert max(peer.sizes) == max(mtu, path_mtu.SMALLEST[4])
     assert min(peer.sizes) == HEADER.size + HEADERS
     assert {HEADER.unpack_from(datagram)[0] for datagram in peer.received} == {TOKEN}
-
-
-# --- The route ----------------------------------------------------------------------------------------------------------
-
-
-def trace(peer, mtu=1500, known_size=None):
-    return trace_route(Target(HERE, SOURCE_ADDRESS, "lo", peer.port, TOKEN), mtu, known_size)
-
-
-def test_the_echo_of_a_helper_ends_a_route():
-    with Peer(whole) as peer:
-        route = trace(peer)
-    (hop,) = route.hops
-    assert (route.reached, route.refused, route.flows) == (True, None, hops.FLOWS)
-    assert (hop.number, hop.addresses, hop.mtu) == (1, (HOST,), 1500)
-    assert 0 < hop.rtt < 60
-    assert peer.sizes[0] == 1500
-    assert [fields(datagram)[0] for datagram in peer.received] == [1] * hops.FLOWS
-
-
-def test_a_size_that_no_hop_answers_is_an_mtu_that_none_reports():
-    with Peer(limited(1000, 1000)) as peer:
-        route = trace(peer, known_size=1000)
-    assert route.narrowings == (Narrowing(1, 1000),)
-    assert (route.reached, route.hops[0].mtu) == (True, 1000)
-
-
-WRONG = {
-    "silence": silent,
-    "a short answer": lambda datagram: [datagram[: HEADER.size - 1]],
-    "an earlier number": lambda _: [answer_of(0)],
-    "a later number": lambda _: [answer_of(9999)],
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_route_ends_in_time_without_an_answer_that_was_asked_for(monkeypatch, name):
-    monkeypatch.setattr(hops, "TRACE_SECONDS", 1.0)
-    began = time.monotonic()
-    with Peer(WRONG[name]) as peer:
-        route = trace(peer)
-    assert (route.hops, route.reached, route.refused) == ((), False, None)
-    assert time.monotonic() - began < 10  # not the 30 s of all hops

@@ -1,12 +1,11 @@
-"""The route of a test: what ICMP errors mean, what counts as a change between tests, and how it is shown."""
+"""The route of a test: what tracepath prints, what counts as a change between tests, and how it is shown."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import json
-import socket
-import struct
+import shutil
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -16,8 +15,10 @@ from selftest_pages import large
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.evidence.route import Hop, Narrowing, OneWay, Route
-from neuca_tools.selftest.measure.probes.hops import Flow, Reply, Target, parse_error, trace_route
+from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
+from neuca_tools.selftest.measure import program
+from neuca_tools.selftest.measure.probes import tracepath
+from neuca_tools.selftest.measure.probes.tracepath import parse_route
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import report_page
 from neuca_tools.selftest.report.record import report_json
@@ -25,83 +26,65 @@ from neuca_tools.selftest.report.text import one_way_words, route_words
 
 NEAR, LEFT, RIGHT, PEER = "172.16.0.2", "10.1.0.2", "10.2.0.2", "10.9.0.2"
 ROUTE = Route(
-    "dp1",
     (
         Hop(1, (NEAR,), 1e-4, 1500),
         Hop(2, (LEFT, RIGHT), 2e-4, 1500),
         Hop(3),
         Hop(4, (PEER,), 3e-4, 1400),
     ),
-    (Narrowing(4, 1400),),
-    flows=6,
     reached=True,
 )
 
 
-def error(version, kind, code, info=0, origin=None, address=None):
-    """struct sock_extended_err with the address of who sent the ICMP error (linux/errqueue.h)."""
-    origins, families = {4: 2, 6: 3}, {4: socket.AF_INET, 6: socket.AF_INET6}
-    head = struct.pack(
-        "=IBBBBII", 113, origins[version] if origin is None else origin, kind, code, 0, info, 0
-    )
-    packed = ip_address(address or {4: NEAR, 6: "fd00::2"}[version]).packed
-    place = struct.pack("=HH", families[version], 0) + (b"" if version == 4 else bytes(4)) + packed
-    return head + place.ljust(28, b"\0")
+OUTPUT = """\
+ 1?: [LOCALHOST]                      pmtu 1500
+ 1:  172.16.0.2                                            0.067ms
+ 1:  172.16.0.2                                            0.100ms
+ 2:  10.1.0.2                                              0.150ms asymm  3
+ 2:  10.2.0.2                                              0.200ms asymm  3
+ 3:  no reply
+ 4:  10.8.0.2                                              0.240ms pmtu 1400
+ 4:  10.9.0.2                                              0.300ms reached
+     Resume: pmtu 1400 hops 4 back 4
+"""
+
+
+def test_what_tracepath_prints():
+    assert parse_route(OUTPUT) == ROUTE
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "code", "word"),
+    ("output", "route"),
     [
-        (4, 11, 0, "router"),
-        (4, 3, 3, "reached"),
-        (4, 3, 4, "large"),
-        (4, 3, 13, "refused"),
-        (4, 3, 1, "refused"),
-        (4, 11, 1, "refused"),
-        (6, 3, 0, "router"),
-        (6, 1, 4, "reached"),
-        (6, 2, 0, "large"),
-        (6, 1, 1, "refused"),
+        ("", Route(reached=False)),
+        # Of IPv6, and ended before the third router answered or another line was complete.
+        (
+            " 1?: [LOCALHOST]    0.025ms pmtu 1500\n 1:  fd00:1::2    0.058ms\n 2:  no reply\n 3:",
+            Route((Hop(1, ("fd00:1::2",), 5.8e-05, 1500),), reached=False),
+        ),
+        # A router that rejects what it should pass on.
+        (
+            " 1:  10.1.0.2      0.059ms !H\n     Resume: pmtu 1400 ",
+            Route((Hop(1, (LEFT,), 5.9e-05),), False),
+        ),
+        ("     Too many hops: pmtu 1500\n", Route(reached=False)),
     ],
 )
-def test_what_an_icmp_error_says(version, kind, code, word):
-    found = parse_error(version, error(version, kind, code, info=1400), 0.5)
-    assert found == Reply(word, {4: NEAR, 6: "fd00::2"}[version], 0.5, 1400)
+def test_what_tracepath_prints_of_a_path_that_ends(output, route):
+    assert parse_route(output) == route
 
 
-@pytest.mark.parametrize("version", [4, 6])
-def test_an_error_of_this_host_or_a_short_one_says_nothing(version):
-    whole = error(version, 3, 4, origin=1)
-    assert parse_error(version, whole) is None
-    assert [parse_error(version, whole[:size]) for size in range(20)] == [None] * 20
-
-
-def test_a_flow_cannot_use_a_device_that_is_not_there():
-    target = Target(ip_address("127.0.0.1"), ip_address("127.0.0.1"), "none0")
-    with pytest.raises(OSError, match="No such device"):
-        Flow(target)
-    with pytest.raises(OSError, match="No such device"):
-        trace_route(target, 1500)
-
-
-def test_the_peer_itself_is_the_first_hop_where_there_is_no_router():
-    """On loopback the closed port responds."""
-    local = ip_address("127.0.0.1")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    found = trace_route(Target(local, local, "lo", port), 1500)
-    assert (found.reached, [hop.addresses for hop in found.hops]) == (True, [("127.0.0.1",)])
-    assert found.hops[0].mtu == 1500
+def test_a_missing_tracepath_is_said(tmp_path, monkeypatch):
+    (tmp_path / "stdbuf").symlink_to(shutil.which("stdbuf"))
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    monkeypatch.setattr(tracepath, "confine_process", lambda: None)
+    with pytest.raises(FileNotFoundError, match="tracepath is not installed"):
+        tracepath.trace_route(ip_address("127.0.0.1"))
 
 
 def test_the_path_in_words():
-    assert route_words(ROUTE) == (
-        "4 hops, 1 of them silent, 2 paths at hop 2, MTU 1400 before hop 4 (no router reports it), peer reached"
-    )
-    assert route_words(Route(hops=(Hop(1, (NEAR,)),), refused=NEAR)) == (
-        f"1 hop, refused by {NEAR}, the peer does not respond"
-    )
+    assert route_words(ROUTE) == ("4 hops, 1 of them silent, MTU 1400 from hop 4 on, peer reached")
+    assert route_words(Route((Hop(1, (NEAR,)),))) == "1 hop, the peer does not respond"
 
 
 def changes(before, after):
@@ -112,10 +95,18 @@ def changes(before, after):
 
 
 def test_another_router_or_another_mtu_is_a_change():
-    other = replace(ROUTE, hops=(ROUTE.hops[0], Hop(2, ("10.7.0.2",), 1.0, 1400), *ROUTE.hops[2:]))
+    other = replace(
+        ROUTE,
+        hops=(
+            ROUTE.hops[0],
+            Hop(2, ("10.7.0.2",), 1.0, 1400),
+            *ROUTE.hops[2:3],
+            Hop(4, (PEER,), mtu=1300),
+        ),
+    )
     assert changes(ROUTE, other) == [
         ("hop 2", f"{LEFT} {RIGHT}", "10.7.0.2"),
-        ("MTU up to hop 2", "1500", "1400"),
+        ("MTU", "1400", "1300"),
     ]
     assert changes(ROUTE, replace(ROUTE, hops=ROUTE.hops[:3])) == [("number of hops", "4", "3")]
 

@@ -38,13 +38,11 @@ from neuca_tools.selftest.measure.iperf.command import Test as Asked
 from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps, datagram_size
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
-    LOAD_BYTES,
     SEARCH_STEPS,
     Options,
     Rung,
     loss_free_rate,
     next_rate,
-    rpm_load,
 )
 from neuca_tools.selftest.measure.probes.path_mtu import largest_carried
 from neuca_tools.selftest.measure.program import ProgramResult
@@ -103,7 +101,7 @@ def throughput(protocol, rate, direction="forward"):
 
 
 def test_the_slowest_rate_of_a_path_is_not_the_little_that_was_offered_first():
-    """The step rpm probes, and the step one-way sends, at a part of the slowest rate."""
+    """The step one-way sends at a part of the slowest rate."""
     steps = ThroughputSteps(PEER, Options(), lambda _: None)
     steps._evidence = Evidence(
         phases=(
@@ -240,23 +238,6 @@ def test_a_few_losses_in_the_middle_do_not_end_the_climb():
     few = [Rung(1e7, 1e7, 0.0), Rung(1e8, 1e8, 0.003)]
     assert next_rate(few, 1e9) == 5e8
     assert next_rate([*few, Rung(5e8, 5e8, 0.4)], 1e9) == pytest.approx(3.16e7, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "rate", "known", "wanted"),
-    [
-        (10.0, None, None, (9.0, 80e9 / 9)),
-        (10.0, None, 1e9, (9.0, 80e9 / 9)),
-        (10.0, 1e8, 1e9, (9.0, 1e8)),
-        (10.0, None, 20e9, (4.0, 20e9)),
-        (10.0, None, 400e9, (1.0, 80e9)),
-        (4.0, None, 1e6, (4.0, 20e9)),
-    ],
-)
-def test_the_load_of_the_step_rpm_is_bounded_in_bytes(seconds, rate, known, wanted):
-    found = rpm_load(seconds, rate, known)
-    assert found == pytest.approx(wanted)
-    assert found[0] * found[1] <= 8 * LOAD_BYTES * 1.001
 
 
 def test_what_gets_through_above_a_few_losses_tells_that_they_were_chance():

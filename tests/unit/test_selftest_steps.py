@@ -44,7 +44,6 @@ from neuca_tools.selftest.measure.iperf.plans import PLANS, STEPS, Options
 from neuca_tools.selftest.measure.mesh import pair
 from neuca_tools.selftest.measure.mesh.host import Member, read_slots
 from neuca_tools.selftest.measure.probes import reach, roundtrip
-from neuca_tools.selftest.measure.probes.roundtrip import ProbeTimes
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
 from neuca_tools.selftest.mesh.schedule import make_plan
@@ -261,7 +260,6 @@ DEAF = {"idle": Latency(20, 20), "idle_tcp": Latency(p50=0.001)}
 @pytest.mark.parametrize(
     ("steps", "evidence", "reason"),
     [
-        (("rpm",), {}, "this needs a helper on the peer"),
         (
             ("udp",),
             DEAF,
@@ -276,6 +274,12 @@ DEAF = {"idle": Latency(20, 20), "idle_tcp": Latency(p50=0.001)}
 )
 def test_a_step_that_cannot_be_made_is_skipped(path, steps, evidence, reason):
     assert path(*steps, evidence=evidence)[0] == [(*steps, "skipped", reason)]
+
+
+def test_the_rate_of_connections_needs_a_helper():
+    said = []
+    ThroughputSteps(HERE, Options(), said.append)._run_step("connections", list)
+    assert [step.text for step in said] == ["this needs a helper on the peer"]
 
 
 def test_a_kernel_that_refuses_a_step_leaves_the_others():
@@ -308,28 +312,6 @@ def test_what_the_two_ends_of_datagrams_counted():
     )
     assert phases.one_way_of(replace(phase, run=None)) == OneWay("reverse", 1e6)
     assert phases.one_way_of(replace(phase, direction="forward")) == OneWay("forward", 1e6)
-
-
-def test_probes_are_timed_from_the_start_of_the_load():
-    times = ProbeTimes((101.0, 102.0), (0.1, 0.2), (0.01, 0.02), 3)
-    trace = Trace((100.5, 101.5), rtt=(0.25, 0.5))
-    phase = Phase("rpm", direction="forward", sender_trace=trace)
-    probes = phases.probes_of(phase, times, 0.004)
-    assert vars(probes) == {
-        "direction": "forward",
-        "begun": (0.5, 1.5),
-        "connected": (0.1, 0.2),
-        "answered": (0.01, 0.02),
-        "own_times": (0.0, 1.0),
-        "own": (0.25, 0.5),
-        "failed": 3,
-        "streams": 8,
-        "rate": None,
-        "idle": 0.004,
-    }
-    back = Phase("rpm", direction="reverse", sender_trace=trace, receiver_trace=Trace((100.0,)))
-    assert phases.probes_of(back, times, None).begun == (1.0, 2.0)
-    assert phases.probes_of(back, times, None).own_times == (0.5, 1.5)
 
 
 # --- The whole test of a peer -------------------------------------------------------------------------------------------
@@ -423,6 +405,12 @@ def test_an_address_of_this_host_is_not_tested():
         PeerTest(HERE, Options(), AgentPlan(), print).run()
 
 
+def test_a_path_that_tracepath_would_take_through_another_device_is_skipped():
+    test = PeerTest(HERE, Options(), AgentPlan(), print)
+    said = list(test._trace_path(session.Device(2, "eth0")))
+    assert said == [("skipped", "tracepath would not send through eth0")]
+
+
 def test_the_common_mtu_is_that_of_the_smaller_device():
     test = PeerTest(HERE, Options(), AgentPlan(), print)
     device = session.Device(2, "eth0", mtu=9000)
@@ -435,13 +423,6 @@ def test_the_common_mtu_is_that_of_the_smaller_device():
     assert test._common_mtu(device) == 1500
     Helper.host = replace(Helper.host, planned="eth2")
     assert test._common_mtu(device) == 9000
-
-
-@pytest.mark.parametrize(
-    ("rate", "seconds"), [(None, 0.05), (0.0, 0.05), (2.24e6, 0.05), (1.12e6, 0.1), (1e9, 0.05)]
-)
-def test_probes_use_a_twentieth_of_the_path_at_most(rate, seconds):
-    assert roundtrip.probe_interval(rate) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

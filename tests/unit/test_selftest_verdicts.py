@@ -567,7 +567,7 @@ def test_a_port_that_iperf3_cannot_connect_to_is_closed():
     assert [one.id for one in diagnose(evidence_of(said)).findings] == ["D33"]
 
 
-@pytest.mark.parametrize("name", ["latency", "path-mtu", "connections", "rpm", "one-way", "path"])
+@pytest.mark.parametrize("name", ["latency", "path-mtu", "connections", "one-way", "path"])
 def test_a_step_alone_is_a_result(name):
     steps = (
         Step("as-planned", "skipped"),

@@ -162,7 +162,6 @@ SAID_BY = {
     "path-mtu": {"D21", "D23"},
     "connections": {"D42"},
     "one-way": {"one-way"},  # its losses, of which there is a sentence
-    "rpm": set(),
     "path": set(),
 }
 WAYS = {"forward": "to the peer", "reverse": "from the peer"}

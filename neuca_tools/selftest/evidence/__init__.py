@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.selftest.evidence.responsiveness import Probes
 from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
 from neuca_tools.selftest.evidence.run import Direction, Flow, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
@@ -283,8 +282,7 @@ class Evidence:
 
     `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path
     in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's
-    boot id on the local host, `taken` when it began, in ISO 8601. `loads` are the tests during
-    which `responsiveness` was measured: they are shown, but not judged.
+    boot id on the local host, `taken` when it began, in ISO 8601.
     """
 
     local: Host = Host()
@@ -303,8 +301,6 @@ class Evidence:
     boot: Optional[str] = None
     label: Optional[str] = None
     taken: Optional[str] = None
-    responsiveness: tuple[Probes, ...] = ()
-    loads: tuple[Phase, ...] = ()
     route: Route = NO_ROUTE
     one_way: tuple[OneWay, ...] = ()
     version: int = VERSION

@@ -13,9 +13,8 @@ from neuca_tools.selftest.evidence.run import Direction
 class Hop:
     """What responded to packets with this number as hop limit.
 
-    `addresses` are those of all flows; several mean that packets take different ways by their
-    ports (ECMP). `rtt` is the shortest in seconds. `mtu` is the size in bytes of the largest
-    packet that was seen to get there; None if it did not respond to any.
+    There is no address if nothing did, and several if routers choose between paths. `rtt` is in
+    seconds, `mtu` the size in bytes of the packets that got there.
     """
 
     number: int
@@ -25,36 +24,16 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Narrowing:
-    """Where larger packets than `mtu` bytes end: before hop `number`.
-
-    `reporter` is the router that said so by ICMP; None if they are lost without a message.
-    """
-
-    number: int
-    mtu: int
-    reporter: Optional[str] = None
-
-
-@dataclass(frozen=True)
 class Route:
-    """`flows` differ in their source ports. `reached`: the peer itself responded.
+    """The routers in order. `reached`: the peer itself responded."""
 
-    `refused` is the address that rejected the packets, if it is not the peer's. All packets left
-    through `device`.
-    """
-
-    device: Optional[str] = None
     hops: tuple[Hop, ...] = ()
-    narrowings: tuple[Narrowing, ...] = ()
-    flows: int = 0
     reached: Optional[bool] = None
-    refused: Optional[str] = None
 
     @property
-    def ways(self) -> int:
-        """How many ways packets take at least: the most routers at one distance."""
-        return max((len(hop.addresses) for hop in self.hops), default=0)
+    def mtu(self) -> Optional[int]:
+        """The size in bytes of the packets that got to the last hop."""
+        return self.hops[-1].mtu if self.hops else None
 
 
 NO_ROUTE = Route()
@@ -85,22 +64,19 @@ class OneWay:
 
 
 def route_changes(before: Route, after: Route) -> Iterator[tuple[str, str, str]]:
-    """Which hop has another router, and where the MTU or the number of hops changed.
+    """Which hop has another router, and whether the number of hops or the MTU changed.
 
     A router is another one if both tests saw one at that distance, and none is the same: with
     several ways, a test may miss one of them.
     """
-    old = {hop.number: hop for hop in before.hops}
+    old = {hop.number: hop.addresses for hop in before.hops}
     for hop in after.hops:
-        if hop.number in old:
-            yield from _changes_of(old[hop.number], hop)
-    if before.reached and after.reached and len(before.hops) != len(after.hops):
+        known = old.get(hop.number, ())
+        if known and hop.addresses and not set(known) & set(hop.addresses):
+            yield f"hop {hop.number}", " ".join(known), " ".join(hop.addresses)
+    if not before.reached or not after.reached:
+        return
+    if len(before.hops) != len(after.hops):
         yield "number of hops", str(len(before.hops)), str(len(after.hops))
-
-
-def _changes_of(known: Hop, hop: Hop) -> Iterator[tuple[str, str, str]]:
-    both = known.addresses and hop.addresses
-    if both and not set(known.addresses) & set(hop.addresses):
-        yield f"hop {hop.number}", " ".join(known.addresses), " ".join(hop.addresses)
-    if known.mtu and hop.mtu and known.mtu != hop.mtu:
-        yield f"MTU up to hop {hop.number}", str(known.mtu), str(hop.mtu)
+    if before.mtu and after.mtu and before.mtu != after.mtu:
+        yield "MTU", str(before.mtu), str(after.mtu)

@@ -21,8 +21,6 @@ ERASE = "\r\x1b[K"  # ECMA-48: return to the first column and erase to the end o
 CONNECT_SECONDS = 1.5  # that iperf3 takes to connect and to exchange results
 # Seconds of the other steps; those not listed take about one.
 SECONDS = {"reach": 2.0, "latency": 3.0, "path-mtu": 3.0, "path": 4.0}
-# Steps with a test in each direction, and its longest duration.
-BOTH_WAYS = {"rpm": plans.LOAD_SECONDS, "one-way": plans.STEP_SECONDS}
 LABEL = 12  # the columns of a step's name
 
 
@@ -49,13 +47,12 @@ def _test_seconds(name: str, options: Options) -> list[float]:
     each = options.seconds + CONNECT_SECONDS
     if name == "tcp-parallel":
         return [each for streams in options.parallel if streams > 1]
-    if name == "udp":
-        tests = len(plans.LADDER) + plans.SEARCH_STEPS // 2
-        return [min(plans.STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * tests
+    # The tests of the steps with datagrams: one-way has one in each direction.
+    tests = {"udp": len(plans.LADDER) + plans.SEARCH_STEPS // 2, "one-way": 2}
+    if name in tests:
+        return [min(plans.STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * tests[name]
     if name.startswith("tcp"):
         return [each]
-    if name in BOTH_WAYS:
-        return [min(BOTH_WAYS[name], options.seconds) + CONNECT_SECONDS] * 2
     return [SECONDS.get(name, 1.0)]
 
 

@@ -19,11 +19,11 @@ from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.handshake import BusyError, ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError
-from neuca_tools.selftest.measure.host import facts
+from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import ReportStep, Result, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
+from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip, tracepath
 from neuca_tools.selftest.report.text import route_words
 
 LATENCY_SECONDS = 5.0  # for all round trips of the latency step
@@ -78,8 +78,10 @@ class PeerTest(ThroughputSteps):
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
         self._run_step("latency", self._measure_latency)
-        self._run_step("path-mtu", lambda: self._measure_path_mtu(route.device))
+        # First, because a packet that is too large for the path tells the kernel its MTU, which is
+        # what tracepath begins with then.
         self._run_step("path", lambda: self._trace_path(route.device))
+        self._run_step("path-mtu", lambda: self._measure_path_mtu(route.device))
         self._run_throughput()
         self._run_step("connections", self._measure_connections)
 
@@ -195,13 +197,17 @@ class PeerTest(ThroughputSteps):
         return min([device.mtu, *mtus])
 
     def _trace_path(self, device: Device) -> Iterator[Result]:
-        target = hops.Target(self._address, self._source, device.name)
-        if self._helper is not None:
-            target = target._replace(port=self._options.port + 1, token=self._helper.token)
-        target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
-        traced = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
-        self._evidence = replace(self._evidence, route=traced)
-        yield "pass" if traced.reached else "unknown", route_words(traced)
+        # tracepath can be bound neither to a device nor to an address of this host.
+        if kernel.route_to(self._address).device_index != device.index:
+            yield "skipped", f"tracepath would not send through {device.name}"
+            return
+        try:
+            route = tracepath.trace_route(self._address)
+        except FileNotFoundError as error:
+            yield "skipped", str(error.strerror)
+            return
+        self._evidence = replace(self._evidence, route=route)
+        yield "pass" if route.reached else "unknown", route_words(route)
 
     def _measure_connections(self) -> Iterator[Result]:
         connections = reach.connection_rate(

@@ -17,7 +17,6 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phas
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.derive import look_at_phase
-from neuca_tools.selftest.evidence.responsiveness import known_scores
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.readers.values import mappings
 from neuca_tools.selftest.report.text import name_with_arrow
@@ -37,7 +36,6 @@ def report_data(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
         "failures": list(diagnosis.failures),
         "findings": encode(diagnosis.findings),
         "possible": encode(diagnosis.possible),
-        "responsiveness": encode(known_scores(evidence.responsiveness)),
         "evidence": encode(evidence),
     }
 
@@ -198,8 +196,6 @@ def comparable_evidence(evidence: Evidence) -> Evidence:
         local=replace(evidence.local, log=(), drift=()),
         peer=replace(evidence.peer, log=(), drift=()),
         phases=tuple(phases),
-        responsiveness=(),
-        loads=(),
         one_way=(),
     )
 

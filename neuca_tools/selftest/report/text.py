@@ -18,7 +18,6 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
-from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 from neuca_tools.selftest.evidence.route import OneWay, Route
 
 LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
@@ -134,17 +133,6 @@ def _steady_rate_words(rate: float, steady: Optional[float]) -> str:
     return f" ({amounts.rate(steady)} once under way)"
 
 
-def rpm_words(responsiveness: Responsiveness) -> str:
-    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
-    words = f"{responsiveness.rpm:.0f} RPM"
-    words += f" ({responsiveness.grade}, {responsiveness.confidence} confidence)"
-    if responsiveness.increase is not None:
-        words += f", {amounts.time(responsiveness.increase)} more than idle"
-    if responsiveness.rate is not None:
-        words += f", at {amounts.rate(responsiveness.rate)}"
-    return words
-
-
 def one_way_words(way: OneWay) -> str:
     """ "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1 Mbit/s"."""
     words = f"{amounts.percent(way.loss or 0.0)} of {way.seen} lost (by sequence number)"
@@ -158,18 +146,15 @@ def one_way_words(way: OneWay) -> str:
 
 
 def route_words(route: Route) -> str:
-    """ "3 hops, 2 paths at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    """ "3 hops, 1 of them silent, MTU 1400 from hop 3 on, peer reached"."""
     words = [counted(len(route.hops), "hop")]
     silent = sum(not hop.addresses for hop in route.hops)
     if silent:
         words.append(f"{silent} of them silent")
-    several = [hop for hop in route.hops if len(hop.addresses) > 1]
-    words += [f"{len(hop.addresses)} paths at hop {hop.number}" for hop in several]
-    for narrowing in route.narrowings:
-        how = f"reported by {narrowing.reporter}" if narrowing.reporter else "no router reports it"
-        words.append(f"MTU {narrowing.mtu} before hop {narrowing.number} ({how})")
-    if route.refused:
-        words.append(f"refused by {route.refused}")
+    known = [hop for hop in route.hops if hop.mtu]
+    for before, hop in zip(known, known[1:]):
+        if hop.mtu != before.mtu:
+            words.append(f"MTU {hop.mtu} from hop {hop.number} on")
     words.append("peer reached" if route.reached else "the peer does not respond")
     return ", ".join(words)
 

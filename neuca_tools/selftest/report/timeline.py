@@ -40,8 +40,7 @@ Extract = Callable[[PhaseSpan], Points]
 
 def timeline_panels(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     """The panels and the tests behind them."""
-    phases = (*evidence.phases, *evidence.loads)
-    spans = list(_phase_spans(sorted(phases, key=lambda phase: _start_time(phase) or 0.0)))
+    spans = list(_phase_spans(evidence.phases))
     round_trips = _by_way(spans, partial(_sender_points, "rtt"))
     panels = [
         Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate_points)),

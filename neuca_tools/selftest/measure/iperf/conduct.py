@@ -9,14 +9,14 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Optional, Union
+from typing import Optional
 
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf.command import Test, client_command, run_of
-from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, RoundTrips
+from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.measure.program import Program, ProgramResult, confine_process
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -24,17 +24,12 @@ from neuca_tools.selftest.measure.wait import wait_readable
 GRACE_SECONDS = 10.0
 
 
-# What is measured during a run: `turn` is called when it is due or its descriptor ready, and `stop`
-# once the run has ended.
-ConcurrentProbe = Union[RoundTrips, ForeignProbes]
-
-
 def run_test(
     name: str,
     test: Test,
     helper: Optional[Helper] = None,
     devices: Sequence[str] = (),
-    probe: Optional[ConcurrentProbe] = None,
+    probe: Optional[RoundTrips] = None,
     grace: float = GRACE_SECONDS,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
@@ -82,7 +77,7 @@ def _phases_of(
 
 
 def _watch_client(
-    test: Test, devices: Sequence[str], probe: Optional[ConcurrentProbe], grace: float
+    test: Test, devices: Sequence[str], probe: Optional[RoundTrips], grace: float
 ) -> tuple[ProgramResult, EndObservations]:
     """Run a client until it ends, but at most `grace` seconds more, and sample this end meanwhile.
 

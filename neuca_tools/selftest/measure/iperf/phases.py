@@ -14,17 +14,15 @@ from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.diagnosis.findings import GENTLY_LOST_SHARE
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
-from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf import plans
 from neuca_tools.selftest.measure.iperf.command import MAX_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
 from neuca_tools.selftest.measure.iperf.plans import Options, Rung
-from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.echo import Requests, echo_requests, ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
-from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
+from neuca_tools.selftest.report.text import one_way_words, phase_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
 # but never more than half of the slowest: see D19.
@@ -42,7 +40,7 @@ PROBE_SECONDS = 0.05  # between the round trips that are measured under load
 WAYS = {"forward": "out", "reverse": "back"}
 NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"
-STEPS_WITH_HELPER, STEPS_WITH_UDP = ("rpm", "connections"), ("path-mtu", "udp", "one-way")
+STEPS_WITH_UDP = ("path-mtu", "udp", "one-way")
 # These run even if a test before them got nothing through.
 STEPS_IN_ANY_CASE = ("as-planned", "latency", "path-mtu", "path", "connections")
 # The verdict and the text of a step.
@@ -76,7 +74,6 @@ class ThroughputSteps:
                 self._run_step("tcp-parallel", partial(measure, "tcp-parallel"))
         self._run_step("tcp-bidir", partial(self._measure_tcp, "tcp-bidir", "both"))
         self._run_step("udp", self._search_udp_rate)
-        self._run_step("rpm", self._measure_responsiveness)
         self._run_step("one-way", self._measure_one_way)
 
     def _run_step(self, name: str, measure: Callable[[], Iterable[Result]]) -> None:
@@ -95,7 +92,7 @@ class ThroughputSteps:
         """Why a step is not to run; empty if it is."""
         if name not in self._options.steps:
             return NOT_ASKED
-        if name in STEPS_WITH_HELPER and (self._helper is None or self._helper.failure):
+        if name == "connections" and (self._helper is None or self._helper.failure):
             return NO_HELPER
         if name in STEPS_WITH_UDP and is_udp_blocked(self._evidence):
             return UDP_BLOCKED
@@ -214,29 +211,6 @@ class ThroughputSteps:
             return phases
         return run_test(name, test, self._helper, self._devices)
 
-    def _measure_responsiveness(self) -> Iterator[Result]:
-        """Responsiveness under load, in one direction after the other. Raises OSError."""
-        rates, options = self._measured_rates(), self._options
-        seconds, rate = plans.rpm_load(options.seconds, options.rate, max(rates, default=None))
-        interval = roundtrip.probe_interval(min(rates, default=None))
-        load = self._new_test(seconds, rate)._replace(streams=plans.LOAD_STREAMS)
-        for direction in WAYS:
-            foreign = roundtrip.ForeignProbes(
-                self._address, options.port + 2, self._source, interval
-            )
-            test = load._replace(direction=direction)
-            (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
-            before = self._evidence
-            (result,) = phase_results(replace(before, phases=(phase,)))
-            probes = probes_of(phase, foreign.end(), before.idle_tcp.p50)
-            probes = replace(probes, rate=result.rate)
-            self._evidence = replace(
-                before,
-                loads=(*before.loads, replace(phase, raw=None)),
-                responsiveness=(*before.responsiveness, probes),
-            )
-            yield _rpm_result(phase, probes)
-
     def _measured_rates(self) -> list[float]:
         """The highest rate so far of each protocol and direction, in bit/s.
 
@@ -300,39 +274,6 @@ def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
         return "unknown", f"{way}: iperf3 did not report the sequence numbers of both hosts"
     verdict = "fail" if one_way.loss >= GENTLY_LOST_SHARE else "pass"
     return verdict, f"{one_way_words(one_way)} {way}"
-
-
-def probes_of(phase: Phase, times: roundtrip.ProbeTimes, idle: Optional[float]) -> Probes:
-    """What was measured beside a phase, in seconds since the load began."""
-    local = phase.sender_trace if phase.direction == "forward" else phase.receiver_trace
-    began = min([*local.time[:1], *times.begun], default=0.0)
-    own = phase.sender_trace.points("rtt")
-    return Probes(
-        direction=phase.direction,
-        begun=_seconds_since(began, times.begun),
-        connected=_seconds_since(0.0, times.connected),
-        answered=_seconds_since(0.0, times.answered),
-        own_times=_seconds_since(began, [time for time, _ in own]),
-        own=_seconds_since(0.0, [value for _, value in own]),
-        failed=times.failed,
-        streams=plans.LOAD_STREAMS,
-        idle=idle,
-    )
-
-
-def _seconds_since(began: float, times: Sequence[float]) -> tuple[float, ...]:
-    """Seconds, to the microsecond."""
-    return tuple(round(time - began, 6) for time in times)
-
-
-def _rpm_result(phase: Phase, probes: Probes) -> Result:
-    result = responsiveness(probes)
-    way = WAYS[probes.direction]
-    if phase.run is not None and phase.run.error:
-        return "fail", f"{way}: {phase.run.error}"
-    if result is None:
-        return "unknown", f"{way}: no response to any probe under load, {probes.failed} failed"
-    return "pass", f"{rpm_words(result)} {way}"
 
 
 def _result_words(result: PhaseResult, offered: str, is_of_both: bool) -> str:

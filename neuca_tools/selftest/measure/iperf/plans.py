@@ -11,11 +11,11 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.conditions.udp import LOSS_FREE_SHARE, SENT_SHARE
 
 STEPS = tuple(
-    "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
+    "as-planned reach latency path path-mtu tcp tcp-reverse loaded tcp-parallel tcp-bidir udp"
     " one-way connections".split()
 )
 # Not in the plan "quick".
-SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections"})
+SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "one-way", "connections"})
 PORT = 45678  # as in test_bandwidth.sh of the Deep Learning Benchmarking Suite
 # Rates of the ladder, as parts of the highest one; the lowest in bit/s, unless that is lower.
 LADDER = (0.01, 0.1, 0.5, 1.0)
@@ -30,10 +30,6 @@ STEP_SECONDS = 5.0  # of one test with UDP, at most
 # If much is lost at the lowest rate, this part of what got through is offered next, unless that is
 # less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
 RETRY_SHARE, SLOWEST_RATE = 0.5, 50e3
-# The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
-# that the moving averages of the result need. Its connections.
-LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
-LOAD_BYTES = 10e9  # the most bytes of that load, in each direction: 9 s at about 9 Gbit/s
 
 
 @dataclass(frozen=True)
@@ -145,15 +141,3 @@ def _next_above(rate: float, ladder: Sequence[float]) -> Optional[float]:
 def loss_free_rate(rungs: Sequence[Rung]) -> Optional[float]:
     """The highest rate in bit/s that was sent without loss; None if there was none."""
     return max((rung.sent for rung in rungs if rung.is_loss_free), default=None)
-
-
-def rpm_load(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:
-    """The seconds and the rate in bit/s of the load of the step rpm, at most LOAD_BYTES.
-
-    `rate` limits every step, and `known` is the highest that was measured, both in bit/s.
-    """
-    seconds = min(seconds, LOAD_SECONDS)
-    if known:
-        seconds = max(1.0, math.floor(min(seconds, LOAD_BYTES * 8 / known)))
-    most = LOAD_BYTES * 8 / seconds
-    return seconds, min(rate or most, most)
