@@ -144,7 +144,6 @@ class ThroughputSteps:
             seconds,
             source=self._source,
             rate=rate,
-            numa_nodes=self._options.numa,
         )
 
     def _new_requests(self) -> Requests:
