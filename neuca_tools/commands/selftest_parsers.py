@@ -149,7 +149,7 @@ TEXTS = {
     "compare": Text(
         "compare a run with earlier ones",
         "Compare a run with earlier runs: the host with the last of them, the rates with the"
-        " median of all. RUN is a file, or the label of an archived test. With last-boot as the"
+        " median of all. RUN is a file, or the label of a kept report. With last-boot as the"
         " only RUN, compare the last test of this boot with the tests of the previous boot.",
         "compare monday tuesday",
     ),

@@ -7,6 +7,7 @@ What a busy machine does to a rate, or to a receive buffer, is no failure here: 
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -63,8 +64,9 @@ def test_a_test_with_a_helper_sees_both_ends(ends):
     }
     assert ends.listening() == {PORT + 1}
     helper.terminate()
-    kept = list((ends.lab.folder / "state").glob("selftest-*.json"))
-    assert [json.loads(path.read_text())["evidence"]["label"] for path in kept] == ["first"]
+    kept = list((ends.lab.folder / "state").glob("selftest-*.json.gz"))
+    reports = [json.loads(gzip.decompress(path.read_bytes())) for path in kept]
+    assert [report["evidence"]["label"] for report in reports] == ["first"]
 
 
 def test_without_a_helper_there_is_one_ends_evidence(ends):

@@ -191,12 +191,9 @@ def test_each_peer_of_a_run_has_its_heading_and_its_report(unreachable):
     assert heading == (f"— {FIRST}", f"— name@{SECOND}")
     assert step == (failed(FIRST), failed(SECOND))
     assert [line.split()[:3] for line in verdict] == [["VERDICT", "peer", "unreachable:"]] * 2
-    entries = archive.archived_tests(state)
-    assert [(entry.address, entry.report.exists()) for entry in entries] == [
-        (FIRST, True),
-        (SECOND, True),
-    ]
-    assert {entry.boot for entry in entries} == {boot_id()}
+    entries = archive.reported_tests(state)
+    assert [entry["peer"] for entry in entries] == [FIRST, SECOND]
+    assert {entry["boot"] for entry in entries} == {boot_id()}
     assert lines_of_reach(run(FIRST)[1])[0] == failed(FIRST)
 
 

@@ -460,16 +460,16 @@ def test_a_secret_is_a_file_of_its_owner(tmp_path):
 # --- What is kept ---------------------------------------------------------------------------------------------------------
 
 
-def test_thirty_reports_are_kept(tmp_path):
-    for number in range(33):
+def test_a_hundred_reports_are_kept(tmp_path):
+    for number in range(103):
         peer = "172.16.0.2" if number % 2 else "172.16.0.3"
-        evidence = Evidence(address=peer, label=str(number), taken=f"2026-11-21T10:00:{number:02}Z")
+        evidence = Evidence(address=peer, label=str(number), taken=f"2026-11-21T10:{number:03}Z")
         report = f'{{"version": 1, "evidence": {{"version": 1, "phases": [], "address": "{peer}", "label": "{number}"}}}}'
         last = archive.keep_report(tmp_path, evidence, report)
-    assert (len(archive.report_paths(tmp_path)), archive.report_paths(tmp_path)[-1]) == (30, last)
+    assert (len(archive.report_paths(tmp_path)), archive.report_paths(tmp_path)[-1]) == (100, last)
     assert last.stat().st_mode & 0o777 == 0o600
     assert (
-        archive.keep_report(tmp_path, evidence, report).name == "selftest-20261121T100032Z-1.json"
+        archive.keep_report(tmp_path, evidence, report).name == "selftest-20261121T10102Z-1.json.gz"
     )
     assert archive.earlier_tests(tmp_path / "none", "172.16.0.2") == []
 
