@@ -32,7 +32,13 @@ from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
-from neuca_tools.selftest.report.record import entry_of, nagios_line, report_data, report_json
+from neuca_tools.selftest.report.record import (
+    Test,
+    entry_of,
+    nagios_line,
+    report_data,
+    report_json,
+)
 from neuca_tools.selftest.report.text import conclusion_text, differences_text, step_line
 
 FEWEST = 3  # earlier tests with which a test can be worse than before
@@ -47,14 +53,6 @@ SEVEREST = (
     ExitCode.INCONCLUSIVE,
     ExitCode.PASS,
 )
-
-
-class PeerResult(NamedTuple):
-    """A test of one peer; `before` is the diagnosis of the previous test of it."""
-
-    evidence: Evidence
-    diagnosis: Diagnosis
-    before: Optional[Diagnosis]
 
 
 class _Setup(NamedTuple):
@@ -139,13 +137,13 @@ def without_iperf3(at_boot: bool = False) -> int:
     return ExitCode.NOTHING_CONFIGURED
 
 
-def _test_peer(setup: _Setup, address: Address) -> PeerResult:
+def _test_peer(setup: _Setup, address: Address) -> Test:
     """Test one peer, compare with earlier tests, store and print."""
     earlier = _earlier_tests(setup, address)
     evidence = _dated_evidence(setup, address)
-    diagnosis, compared, before = diagnose(evidence), None, None
+    diagnosis, compared = diagnose(evidence), None
     if earlier:
-        compared, before = _compare_with(earlier, evidence), diagnose(earlier[-1])
+        compared = _compare_with(earlier, evidence)
         diagnosis = diagnosis._replace(since=compared.exit_code)
     if is_root():
         _keep_report(setup, evidence, diagnosis)
@@ -153,21 +151,20 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
         texts = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
         text = "\n".join(filter(None, texts))
         print(styled_text(setup.arguments, text, diagnosis.exit_code))
-    return PeerResult(evidence, diagnosis, before)
+    return evidence, diagnosis
 
 
-def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
+def _report_all(arguments: argparse.Namespace, tests: Sequence[Test]) -> int:
     """Print the output for programs, write reports, and return the exit code of the worst peer."""
-    tests = [(result.evidence, result.diagnosis) for result in results]
     if arguments.json:
         reports = [report_data(*test) for test in tests]
         print(json_document(reports if len(reports) > 1 else reports[0]))
     # After that, because a file that cannot be written must not cost the result of minutes.
-    write_reports(arguments, tests, results[0].before)
+    write_reports(arguments, tests)
     if arguments.nagios:
-        print(nagios_line(results[0].diagnosis))
-        return NAGIOS[results[0].diagnosis.exit_code]
-    return min((result.diagnosis.exit_code for result in results), key=SEVEREST.index)
+        print(nagios_line(tests[0][1]))
+        return NAGIOS[tests[0][1].exit_code]
+    return min((diagnosis.exit_code for _, diagnosis in tests), key=SEVEREST.index)
 
 
 def _dated_evidence(setup: _Setup, address: Address) -> Evidence:

@@ -68,9 +68,7 @@ SEVERITY = "ERROR UNREACHABLE BUSY BELOW NOT_AS_PLANNED WORSE INCONCLUSIVE PASS"
 
 
 def result_with(name):
-    return SimpleNamespace(
-        evidence=None, diagnosis=SimpleNamespace(exit_code=ExitCode[name]), before=None
-    )
+    return None, SimpleNamespace(exit_code=ExitCode[name])
 
 
 @pytest.mark.parametrize("place", range(len(SEVERITY) - 1))

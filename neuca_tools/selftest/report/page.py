@@ -14,13 +14,10 @@ from neuca_tools.model.printable import escape_markup as escape
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS
-from neuca_tools.selftest.diagnosis.compare import with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency
-from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.evidence.route import Hop
-from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.panels import (
     Band,
     Panel,
@@ -46,12 +43,10 @@ MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
 STATES = ("good", "bad", "bad", "unknown")
 
 
-def report_page(
-    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None
-) -> str:
-    """The report as HTML; `before` adds the rates of an earlier test."""
+def report_page(evidence: Evidence, diagnosis: Diagnosis) -> str:
+    """The report as HTML."""
     title = evidence.label or "Dataplane self-test"
-    inside = "\n".join(_body_parts(evidence, diagnosis, before, title))
+    inside = "\n".join(_body_parts(evidence, diagnosis, title))
     return html_file(f"{title}: {diagnosis.words}", inside)
 
 
@@ -66,9 +61,7 @@ def html_file(title: str, inside: str, style: str = "") -> str:
     )
 
 
-def _body_parts(
-    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str
-) -> Iterator[str]:
+def _body_parts(evidence: Evidence, diagnosis: Diagnosis, title: str) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
     # The hosts and the time of the test, as far as they are known.
     hosts = (_about_host(evidence.local, None), _about_host(evidence.peer, evidence.address))
@@ -88,7 +81,7 @@ def _body_parts(
         yield from _finding_section(finding)
     yield "</div><div class=pictures>"
     yield from _timeline_section(evidence)
-    yield from _report_tables(evidence, diagnosis, before)
+    yield from _path_section(evidence.route.hops)
     yield f"</div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
@@ -148,60 +141,18 @@ def _finding_section(finding: Finding) -> Iterator[str]:
     yield "</section>"
 
 
-# --- Tables ---
-
-
-def _report_tables(
-    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
-) -> Iterator[str]:
-    """Nothing for what was not measured. `before` is an earlier test to compare with."""
-    rates = list(_before_and_after(diagnosis, before))
-    yield from _html_table("Before and after", ("test", "before", "after"), rates)
-    measured = {"idle": evidence.idle, "loaded": evidence.loaded}
-    rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
-    columns = ("path", "median", "99 of 100", "longest")
-    yield from _html_table("Latency, idle and under load", columns, rows)
-    udp_title = "UDP: datagrams lost, against the rate offered"
-    yield from _html_table(udp_title, ("offered", "lost"), _udp_rows(evidence))
-    hops = list(map(_hop_row, evidence.route.hops))
-    yield from _html_table("Path", ("hop", "routers", "round trip", "MTU"), hops)
-
-
-def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
-    earlier = dict(with_keys(before.phases)) if before else {}
-    for key, phase in with_keys(diagnosis.phases):
-        if key in earlier:
-            rates = (earlier[key].rate or 0.0, phase.rate or 0.0)
-            yield (name_with_arrow(phase.name, phase.direction), *map(amounts.rate, rates))
-
-
-def _latency_row(name: str, times: Latency) -> Sequence[str]:
-    values = (times.p50, times.p99, times.maximum)
-    return (name, *("" if value is None else amounts.time(value) for value in values))
-
-
-def _hop_row(hop: Hop) -> Sequence[str]:
-    rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
-    return (str(hop.number), ", ".join(hop.addresses) or "no response", rtt, str(hop.mtu or ""))
-
-
-def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
-    points = []
-    for phase in evidence.phases:
-        look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
-        if look.protocol == "udp" and offered is not None and look.loss is not None:
-            points.append((offered, look.loss))
-    return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
-
-
-def _html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if not rows:
+def _path_section(hops: Sequence[Hop]) -> Iterator[str]:
+    """Each hop of the way to the peer; nothing if that was not measured."""
+    if not hops:
         return
-    headings = "".join(f"<th scope=col>{escape(column)}</th>" for column in columns)
-    yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>{headings}</tr>"
-    for row in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        yield f"<tr>{cells}</tr>"
+    columns = ("hop", "routers", "round trip", "MTU")
+    headings = "".join(f"<th scope=col>{column}</th>" for column in columns)
+    yield f"<section><h2>Path</h2><table class=columns><tr>{headings}</tr>"
+    for hop in hops:
+        rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
+        routers = ", ".join(hop.addresses) or "no response"
+        cells = (str(hop.number), routers, rtt, str(hop.mtu or ""))
+        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     yield "</table></section>"
 
 
