@@ -108,15 +108,13 @@ class _Turn(NamedTuple):
 def _test_paths_live(
     arguments: argparse.Namespace, turns: Sequence[_Turn], options: Options, planned: AgentPlan
 ) -> dict[Path, list[Evidence]]:
-    """The tests of each path; on a terminal, with a header and a live line."""
+    """The tests of each path; on a terminal, with a live line."""
     if arguments.json:
         return _test_in_turn(turns, options, planned, lambda *_: None)
     if not live.can_draw():
         return _test_in_turn(turns, options, planned, lambda _, text: print(text, flush=True))
     seconds = sum(stage.seconds for stage in live.planned_stages(options))
     stages = [live.Stage(turn.name, seconds) for turn in turns]
-    title = f"{len(arguments.paths)} paths"
-    print(live.header(title, None, arguments.plan, options.seconds, stages))
     with live.draw_progress(stages) as tell:
         return _test_in_turn(turns, options, planned, tell)
 

@@ -26,11 +26,10 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import archive, program
-from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_route
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
+from neuca_tools.selftest.measure.live import can_draw, draw_progress, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.record import (
     Test,
@@ -200,13 +199,11 @@ def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> Non
 
 
 def _run_test(setup: _Setup, address: Address) -> Evidence:
-    """The test of one peer; on a terminal, with a header and a live line."""
+    """The test of one peer; on a terminal, with a live line."""
     options = setup.options
     if setup.is_for_programs or not can_draw():
         return PeerTest(address, options, setup.planned, setup.show).run()
-    device, stages = kernel.device_to(address), planned_stages(options)
-    print(header(str(address), device, setup.plan, options.seconds, stages))
-    with draw_progress(stages) as tell:
+    with draw_progress(planned_stages(options)) as tell:
 
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))

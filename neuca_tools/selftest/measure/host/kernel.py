@@ -100,18 +100,6 @@ def route_to(peer: Address, source: Optional[Address] = None) -> KernelRoute:
     )
 
 
-def device_to(peer: Address) -> Optional[str]:
-    """The name of the device through which the route to `peer` leaves; None if there is no route.
-
-    For people: a test reports by itself why there is no route.
-    """
-    try:
-        device = read_devices().get(route_to(peer).device_index)
-    except OSError:
-        return None
-    return device.name if device else None
-
-
 def neighbour_state(peer: Address, index: int) -> Optional[str]:
     """The state of a neighbour: reachable, incomplete or failed; None if it has no entry.
 
