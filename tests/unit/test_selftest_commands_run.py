@@ -132,7 +132,7 @@ RATE = {"name": "tcp", "direction": "forward", "before": 9e8, "deviation": 1e6, 
 
 
 def compared(after, worse):
-    rate = RateChange(**RATE, after=after, worse=worse, loss=None, loss_before=None, unlike=())
+    rate = RateChange(**RATE, after=after, worse=worse, loss=None, loss_before=None)
     return Comparison((), (rate,))
 
 
