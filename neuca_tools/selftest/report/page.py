@@ -124,9 +124,8 @@ def _finding_section(finding: Finding) -> Iterator[str]:
     yield f'<section class="finding {escape(finding.severity)}">{title}'
     yield f"<p>{escape(finding.text)}.</p>"
     if finding.severity != "info":
-        meter = f'<span class=meter><span style="width:{finding.share:.0%}"></span></span>'
         explains = escape(share_words(finding) + way_words(finding))
-        yield f"<p class=share>{meter} explains {explains}</p>"
+        yield f"<p class=quiet>explains {explains}</p>"
     if finding.evidence:
         facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in finding.evidence)
         yield f"<ul>{''.join(facts)}</ul>"
@@ -174,9 +173,6 @@ font-weight:400}.verdict{font-size:1.2rem;font-weight:600;margin:8px 0}.good{col
 padding:14px 16px}.finding.fault{border-left:5px solid var(--bad)}
 .finding.limit{border-left:5px solid var(--unknown)}.finding p{margin:6px 0}.tag{font-size:.75rem;
 text-transform:uppercase;letter-spacing:.05em;color:var(--quiet);margin-right:4px}
-.share{display:flex;flex-wrap:wrap;align-items:center;gap:10px;color:var(--quiet)}
-.meter{display:inline-block;width:140px;height:8px;background:var(--rule);border-radius:4px;
-overflow:hidden}.meter span{display:block;height:100%;background:var(--s0)}
 pre{background:var(--code);padding:10px 12px;border-radius:6px;margin:6px 0;white-space:pre-wrap;
 overflow-wrap:anywhere}pre,code{font:14px/1.45 ui-monospace,monospace}ul{margin:6px 0;
 padding-left:20px}code{overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}
@@ -196,21 +192,12 @@ border-radius:3px;margin-right:6px;vertical-align:-1px}.grid{stroke:var(--rule);
 stroke-width:1.4;stroke-linejoin:round}.s0{color:var(--s0)}.s1{color:var(--s1)}.s2{color:var(--s2)}
 .s3{color:var(--s3)}.axis{stroke:var(--quiet)}.title{fill:var(--ink);font-weight:600}.band{fill:var(--ink)}
 .band.b0{fill-opacity:.03}.band.b1{fill-opacity:.075}footer{margin-top:20px;font-size:.85rem}
-@media(max-width:520px){main{padding:16px 12px 32px}.finding,figure{padding:12px}tr{display:grid;
-grid-template-columns:1fr auto}td:nth-child(2){padding-right:0;width:auto}
-td:nth-child(3){grid-column:1/-1;padding:0 0 6px}}
-@page{size:A4;margin:11mm}@media print{*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-:root{font-size:9pt}body{font-size:9pt;line-height:1.3}main{max-width:none;padding:0}h1{font-size:13pt}
-h2{font-size:10pt;margin:0 0 2px}.verdict{font-size:11pt;margin:4px 0}section{margin:7px 0}
-table{font-size:8pt;line-height:1.2}th,td{padding:1px 10px 1px 0}
-.finding,figure{padding:6px 9px;border-radius:4px}
-.finding p{margin:2px 0}.findings{grid-template-columns:1fr 1fr;gap:6px}
-.finding pre,.finding ul{margin:2px 0}pre,code{font-size:8pt;line-height:1.25}pre{padding:4px 8px}
-section,figure,tr,.finding,.legend,footer{break-inside:avoid}h2,figcaption{break-after:avoid}
+@page{size:A4;margin:11mm}@media print{*{print-color-adjust:exact}body,table,pre,code{font-size:8pt;
+line-height:1.25}main{max-width:none;padding:0}section,.verdict{margin:6px 0}
+th,td{padding:1px 10px 1px 0}.findings{grid-template-columns:1fr 1fr;gap:6px}
+.finding,figure{padding:6px 9px}.finding p,.finding ul,pre{margin:2px 0}pre{padding:4px 8px}section,tr{break-inside:avoid}
 .finding:nth-child(n+3) ul,.finding:nth-child(n+5)>:not(h2):not(h2+p){display:none}
-.pictures{break-before:page}svg.timeline{width:78%;margin:0 auto}
-figure p,.columns,.columns+p{font-size:7pt;margin:2px 0}.columns th,.columns td{padding:0 6px 0 0}
-footer{margin-top:8px}}
+.pictures{break-before:page}svg.timeline{width:78%;margin:0 auto}}
 """
 
 
