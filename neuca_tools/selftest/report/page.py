@@ -195,7 +195,8 @@ stroke-width:1.4;stroke-linejoin:round}.s0{color:var(--s0)}.s1{color:var(--s1)}.
 @page{size:A4;margin:11mm}@media print{*{print-color-adjust:exact}body,table,pre,code{font-size:8pt;
 line-height:1.25}main{max-width:none;padding:0}section,.verdict{margin:6px 0}
 th,td{padding:1px 10px 1px 0}.findings{grid-template-columns:1fr 1fr;gap:6px}
-.finding,figure{padding:6px 9px}.finding p,.finding ul,pre{margin:2px 0}pre{padding:4px 8px}section,tr{break-inside:avoid}
+.finding,figure{padding:6px 9px}.finding p,.finding ul,pre{margin:2px 0}pre{padding:4px 8px}
+section,tr{break-inside:avoid}
 .finding:nth-child(n+3) ul,.finding:nth-child(n+5)>:not(h2):not(h2+p){display:none}
 .pictures{break-before:page}svg.timeline{width:78%;margin:0 auto}}
 """
