@@ -16,7 +16,7 @@ from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.archive import ArchivedTest, archived_tests
+from neuca_tools.selftest.measure.archive import reported_evidence, reported_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import Runs, comparison_page
 from neuca_tools.selftest.report.text import comparison_text
@@ -68,8 +68,9 @@ def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
     try:
         content = read_content(name)
     except SelftestError as error:
-        for test in reversed(_archived_tests(arguments)):
-            evidence = test.evidence() if test.label == name else None
+        state = load_configuration(arguments).state_directory
+        for entry in reversed(reported_tests(state)):
+            evidence = reported_evidence(state, entry) if entry.get("label") == name else None
             if evidence is not None:
                 return evidence
         hint = "no archived test has this label either; neuca-selftest history lists them"
@@ -82,21 +83,19 @@ def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
 
 def _tests_of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     """The last archived test, preceded by all tests of its peer in the boot before."""
-    archived = _archived_tests(arguments)
+    state = load_configuration(arguments).state_directory
+    tests = reported_tests(state)
     earlier = [
-        run
-        for run in archived
-        if run.boot != archived[-1].boot and run.address == archived[-1].address
+        test
+        for test in tests
+        if test.get("boot") != tests[-1].get("boot") and test["peer"] == tests[-1]["peer"]
     ]
     if not earlier:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
-    chosen = [*(run for run in earlier if run.boot == earlier[-1].boot), archived[-1]]
-    runs = list(filter(None, (run.evidence() for run in chosen)))
-    if len(runs) < 2 or runs[-1].boot != archived[-1].boot:
+    previous = [test for test in earlier if test.get("boot") == earlier[-1].get("boot")]
+    runs = [reported_evidence(state, test) for test in (*previous, tests[-1])]
+    known = list(filter(None, runs))
+    if len(known) < 2 or runs[-1] is None:
         raise SelftestError("compare with the previous boot: the archived tests cannot be read")
-    return runs
-
-
-def _archived_tests(arguments: argparse.Namespace) -> list[ArchivedTest]:
-    return archived_tests(load_configuration(arguments).state_directory)
+    return known

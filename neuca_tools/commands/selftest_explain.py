@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import json_document
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.readers.documents import MAX_DOCUMENT_BYTES, evidence_of
 from neuca_tools.selftest.report import record
 from neuca_tools.selftest.report.record import Test
@@ -48,9 +48,7 @@ def styled_text(arguments: argparse.Namespace, text: str, code: ExitCode) -> str
     return styled_report(text, code, terminal_width(0), uses_color(arguments))
 
 
-def write_reports(
-    arguments: argparse.Namespace, tests: Sequence[Test], before: Optional[Diagnosis] = None
-) -> None:
+def write_reports(arguments: argparse.Namespace, tests: Sequence[Test]) -> None:
     """Write the files of --html, which is about one test, and --prometheus, if requested.
 
     Raises ApplyError.
@@ -59,7 +57,7 @@ def write_reports(
     if arguments.html:
         from neuca_tools.selftest.report.page import report_page
 
-        files[arguments.html] = report_page(*tests[0], before).encode()
+        files[arguments.html] = report_page(*tests[0]).encode()
     if arguments.prometheus:
         files[arguments.prometheus] = record.prometheus_text(tests).encode()
     if files:

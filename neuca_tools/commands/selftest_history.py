@@ -10,7 +10,7 @@ from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.model.printable import counted, json_document
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.archive import read_entries
-from neuca_tools.selftest.report.record import history_line, without_evidence
+from neuca_tools.selftest.report.record import history_line
 from neuca_tools.selftest.report.text import styled_report
 
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.last:
         tests = tests[-arguments.last :]
     if arguments.json:
-        print(json_document(list(map(without_evidence, tests))))
+        print(json_document(tests))
     elif tests:
         lines = "\n".join(map(history_line, tests))
         print(styled_report(lines, ExitCode.PASS, terminal_width(0), color=False))

@@ -32,7 +32,7 @@ from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import name_with_arrow, phase_words
 
-SETTINGS = ("netns", "container", "interface", "port")
+SETTINGS = ("netns", "interface", "port")
 MAX_ROUNDS, ROUNDS, MAX_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
 _rounds = integer("a number of rounds", 1, MAX_ROUNDS)
@@ -44,7 +44,6 @@ class Path(NamedTuple):
     label: str
     peer: str
     netns: Optional[str] = None
-    container: Optional[str] = None
     interface: Optional[str] = None
     port: Optional[int] = None
 
@@ -108,15 +107,13 @@ class _Turn(NamedTuple):
 def _test_paths_live(
     arguments: argparse.Namespace, turns: Sequence[_Turn], options: Options, planned: AgentPlan
 ) -> dict[Path, list[Evidence]]:
-    """The tests of each path; on a terminal, with a header and a live line."""
+    """The tests of each path; on a terminal, with a live line."""
     if arguments.json:
         return _test_in_turn(turns, options, planned, lambda *_: None)
     if not live.can_draw():
         return _test_in_turn(turns, options, planned, lambda _, text: print(text, flush=True))
     seconds = sum(stage.seconds for stage in live.planned_stages(options))
     stages = [live.Stage(turn.name, seconds) for turn in turns]
-    title = f"{len(arguments.paths)} paths"
-    print(live.header(title, None, arguments.plan, options.seconds, stages))
     with live.draw_progress(stages) as tell:
         return _test_in_turn(turns, options, planned, tell)
 
@@ -157,10 +154,9 @@ def _start_of(path: Path, planned: AgentPlan) -> Iterator[AgentPlan]:
 
     Raises UsageError, SelftestError, ObserveError.
     """
-    is_elsewhere = path.netns or path.container
     try:
-        with namespaces_restored() if is_elsewhere else nullcontext():
-            yield enter_namespace(path.netns, path.container) or planned
+        with namespaces_restored() if path.netns else nullcontext():
+            yield enter_namespace(path.netns) or planned
     except OSError as error:
         raise SelftestError(f"test {path.peer}: {error.strerror or error}") from error
 
@@ -207,5 +203,3 @@ def _check_settings(text: str, known: Mapping[str, str]) -> None:
         raise argparse.ArgumentTypeError(
             f'"{text}": "{wrong[0]}" is not one of {", ".join(SETTINGS)}, with a value'
         )
-    if "netns" in known and "container" in known:
-        raise argparse.ArgumentTypeError(f'"{text}": netns and container cannot be combined')

@@ -26,13 +26,18 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import archive, program
-from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_route
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
+from neuca_tools.selftest.measure.live import can_draw, draw_progress, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
-from neuca_tools.selftest.report.record import entry_of, nagios_line, report_data, report_json
+from neuca_tools.selftest.report.record import (
+    Test,
+    entry_of,
+    nagios_line,
+    report_data,
+    report_json,
+)
 from neuca_tools.selftest.report.text import conclusion_text, differences_text, step_line
 
 FEWEST = 3  # earlier tests with which a test can be worse than before
@@ -47,14 +52,6 @@ SEVEREST = (
     ExitCode.INCONCLUSIVE,
     ExitCode.PASS,
 )
-
-
-class PeerResult(NamedTuple):
-    """A test of one peer; `before` is the diagnosis of the previous test of it."""
-
-    evidence: Evidence
-    diagnosis: Diagnosis
-    before: Optional[Diagnosis]
 
 
 class _Setup(NamedTuple):
@@ -139,13 +136,13 @@ def without_iperf3(at_boot: bool = False) -> int:
     return ExitCode.NOTHING_CONFIGURED
 
 
-def _test_peer(setup: _Setup, address: Address) -> PeerResult:
+def _test_peer(setup: _Setup, address: Address) -> Test:
     """Test one peer, compare with earlier tests, store and print."""
     earlier = _earlier_tests(setup, address)
     evidence = _dated_evidence(setup, address)
-    diagnosis, compared, before = diagnose(evidence), None, None
+    diagnosis, compared = diagnose(evidence), None
     if earlier:
-        compared, before = _compare_with(earlier, evidence), diagnose(earlier[-1])
+        compared = _compare_with(earlier, evidence)
         diagnosis = diagnosis._replace(since=compared.exit_code)
     if is_root():
         _keep_report(setup, evidence, diagnosis)
@@ -153,21 +150,20 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
         texts = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
         text = "\n".join(filter(None, texts))
         print(styled_text(setup.arguments, text, diagnosis.exit_code))
-    return PeerResult(evidence, diagnosis, before)
+    return evidence, diagnosis
 
 
-def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
+def _report_all(arguments: argparse.Namespace, tests: Sequence[Test]) -> int:
     """Print the output for programs, write reports, and return the exit code of the worst peer."""
-    tests = [(result.evidence, result.diagnosis) for result in results]
     if arguments.json:
         reports = [report_data(*test) for test in tests]
         print(json_document(reports if len(reports) > 1 else reports[0]))
     # After that, because a file that cannot be written must not cost the result of minutes.
-    write_reports(arguments, tests, results[0].before)
+    write_reports(arguments, tests)
     if arguments.nagios:
-        print(nagios_line(results[0].diagnosis))
-        return NAGIOS[results[0].diagnosis.exit_code]
-    return min((result.diagnosis.exit_code for result in results), key=SEVEREST.index)
+        print(nagios_line(tests[0][1]))
+        return NAGIOS[tests[0][1].exit_code]
+    return min((diagnosis.exit_code for _, diagnosis in tests), key=SEVEREST.index)
 
 
 def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
@@ -203,13 +199,11 @@ def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> Non
 
 
 def _run_test(setup: _Setup, address: Address) -> Evidence:
-    """The test of one peer; on a terminal, with a header and a live line."""
+    """The test of one peer; on a terminal, with a live line."""
     options = setup.options
     if setup.is_for_programs or not can_draw():
         return PeerTest(address, options, setup.planned, setup.show).run()
-    device, stages = kernel.device_to(address), planned_stages(options)
-    print(header(str(address), device, setup.plan, options.seconds, stages))
-    with draw_progress(stages) as tell:
+    with draw_progress(planned_stages(options)) as tell:
 
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))

@@ -3,7 +3,7 @@
 evidence    observations of both hosts (Evidence), one iperf run (Run), and one phase as numbers
             (Look): rates, windows, shares of the time, CPUs; `codec` reads and writes it as JSON
 readers     the output of iperf3 and iperf 2, of any version, as Run and Evidence
-conditions  a row for each of the 46 conditions, and which explains which
+conditions  a row for each condition, and which explains which
 diagnosis   from Evidence to ranked findings and the limits after them; comparison with earlier
             tests, and of several paths with the first of them
 report      text, JSON, HTML with charts, OpenMetrics, Nagios, entries of the archive
@@ -15,7 +15,7 @@ codes       the exit codes; amounts writes rates, sizes and times
 # SPDX-License-Identifier: MIT
 
 # The names of the kept reports, in the agent's state directory.
-REPORTS = "selftest-[0-9]*.json"
+REPORTS = "selftest-[0-9]*.json*"
 # The archive of all tests there, and its older part.
 ARCHIVE, OLD_ARCHIVE = "selftests.jsonl", "selftests.jsonl.1"
 # The lock there while a test is archived: the unit may write nowhere else.

@@ -7,6 +7,7 @@ What a busy machine does to a rate, or to a receive buffer, is no failure here: 
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -54,17 +55,17 @@ def test_a_test_with_a_helper_sees_both_ends(ends):
     )
     (link,) = (one for one in evidence["local"]["links"] if one["name"] == "dp1")
     shown = ends.lab.link("dp1")
-    assert {name: link[name] for name in ("mtu", "max_mtu", "qdisc", "txqueuelen", "mac")} == {
+    assert {name: link[name] for name in ("mtu", "qdisc", "txqueuelen", "mac")} == {
         "mtu": shown["mtu"],
-        "max_mtu": shown["max_mtu"],
         "qdisc": shown["qdisc"],
         "txqueuelen": shown["txqlen"],
         "mac": shown["address"],
     }
     assert ends.listening() == {PORT + 1}
     helper.terminate()
-    kept = list((ends.lab.folder / "state").glob("selftest-*.json"))
-    assert [json.loads(path.read_text())["evidence"]["label"] for path in kept] == ["first"]
+    kept = list((ends.lab.folder / "state").glob("selftest-*.json.gz"))
+    reports = [json.loads(gzip.decompress(path.read_bytes())) for path in kept]
+    assert [report["evidence"]["label"] for report in reports] == ["first"]
 
 
 def test_without_a_helper_there_is_one_ends_evidence(ends):
@@ -199,9 +200,6 @@ def test_namespaces_that_are_not_there(ends):
         1,
         'neuca-selftest: enter the network namespace "/run/netns/none": No such file or directory\n',
     )
-    done = ends.test("--container", "none")
-    assert done.code == 1
-    assert done.err.startswith('neuca-selftest: enter the container "none": docker: ')
     assert ends.test("--netns", "../../etc").code == 2
 
 
@@ -284,19 +282,17 @@ def test_a_rate_that_is_worse_than_before(ends):
     """A shaper appears on the path. Tests under another load of this machine are not compared, and are repeated."""
     ends.serve("--for", "600")
     words = ("--secret-file", ends.secret, "--only", "tcp", "--time", "2", "--rate", "40M")
-    page = ends.lab.folder / "report.html"
     for _ in range(5):
         ends.test(*words)
     ends.lab.run(*"tc qdisc add dev dp1 root tbf rate 8mbit burst 32k latency 50ms".split())
     for _ in range(5):
-        done = ends.test("--html", page, *words)
+        done = ends.test(*words)
         if "WORSE" in done.out:
             break
     ends.lab.run(*"tc qdisc del dev dp1 root".split())
     assert "WORSE" in done.out, done
     assert " ± " in done.out, "the usual variation is stated"
     assert done.code in (4, 7), "a queue that drops is a fault as well"
-    assert "<h2>Before and after" in page.read_text()
 
 
 @pytest.mark.long

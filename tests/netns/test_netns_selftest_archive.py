@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from datetime import datetime, timezone
 
@@ -24,7 +25,8 @@ def test_each_test_is_archived_and_in_the_metrics(ends):
     assert path.stat().st_mode & 0o777 == 0o600
     for peer, one in zip((FAR6, FAR), found):
         assert f'neuca_selftest_verdict{{peer="{peer}",interface="dp1"}} ' in metrics.read_text()
-        assert json.loads((path.parent / one["report"]).read_text())["evidence"]["address"] == peer
+        report = gzip.decompress((path.parent / one["report"]).read_bytes())
+        assert json.loads(report)["evidence"]["address"] == peer
 
 
 def test_a_full_disk_costs_the_archive_and_not_the_test(ends):

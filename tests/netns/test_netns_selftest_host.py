@@ -111,9 +111,7 @@ def test_the_counters_of_devices_and_queues_are_those_of_iproute2(hosts):
     before = shown(hosts, "ip -j -s -s link show dev a0")[0]["stats64"]
     counted = read(hosts, "kernel.read_link_counters()")
     (queue,) = shown(hosts, "tc -j -s qdisc show dev a0")
-    assert counted["a0.qdisc"]["drops"] == queue["drops"] > 50
-    assert 5000 >= counted["a0.qdisc"]["backlog"] >= queue["backlog"] > 0
-    assert counted["a0.qdisc"]["requeues"] == queue["requeues"]
+    assert counted["a0"]["qdisc.drops"] == queue["drops"] > 50
     for way in ("rx", "tx"):
         for name in ("packets", "bytes", "errors", "dropped"):
             assert counted["a0"][f"{way}_{name}"] >= before[way][name]
@@ -145,7 +143,7 @@ def test_a_host_is_described_as_iproute2_shows_it(hosts):
     assert links.keys() == {name for name, one in devices.items() if "UP" in one["flags"]} | {"a0"}
     for name in ("a0", "p0"):
         device = devices[name]
-        assert (links[name]["mtu"], links[name]["max_mtu"]) == (device["mtu"], device["max_mtu"])
+        assert links[name]["mtu"] == device["mtu"]
         assert (links[name]["mac"], links[name]["qdisc"]) == (device["address"], device["qdisc"])
         assert (links[name]["kind"], links[name]["txqueuelen"]) == ("veth", device["txqlen"])
         scopes = [one["local"] for one in device["addr_info"] if one["scope"] == "global"]
@@ -158,8 +156,6 @@ def test_a_host_is_described_as_iproute2_shows_it(hosts):
         version,
         hosts.run("uname", "-r", where=hosts.near).strip(),
     )
-    memory = hosts.run("cat", "/proc/meminfo", where=hosts.near).split()[1]
-    assert host["memory"] == pytest.approx(int(memory) * 1024, rel=0.05)
     for name, path in (
         ("net.ipv4.ip_forward", "ipv4/ip_forward"),
         ("net.ipv4.tcp_rmem", "ipv4/tcp_rmem"),

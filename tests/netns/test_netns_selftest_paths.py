@@ -115,7 +115,7 @@ def test_what_each_path_costs(paths):
         for link in report["paths"][1]["reports"][0]["evidence"]["local"]["links"]
         if link["name"] == "vx0"
     ] == ["dp1"]
-    assert list((paths.lab.folder / "state").glob("selftest-*.json")) == []
+    assert list((paths.lab.folder / "state").glob("selftest-*.json.gz")) == []
 
 
 def test_a_path_that_leads_nowhere_does_not_hide_the_others(paths):

@@ -68,7 +68,7 @@ def large() -> Evidence:
     steps = [Step(name, "pass", "p50 311 µs, p99 26.6 ms, max 26.6 ms") for name in names]
     steps += [Step("udp", "search", "38.2 Mbit/s, 9% lost of 38.3 Mbit/s") for _ in LADDER]
     steps += [Step("connections", "pass", "4000 a second")]
-    links = (Link("eth1", "physical", mtu=1400, max_mtu=9000, speed=1e9, max_speed=1e10),)
+    links = (Link("eth1", "physical", mtu=1400, speed=1e9, max_speed=1e10),)
     return Evidence(
         local=Host("left", "6.1.0", "3.12", agent="2.0.0", links=links, path=("eth1",)),
         peer=Host("right", "6.1.0", "3.12", agent="2.0.0", log=("neighbour table overflow",)),

@@ -26,7 +26,7 @@ FIELDS = st.sampled_from(["token", "host", "samples", "log", "error", "lacking"]
 
 @FUZZ
 @given(answer=st.dictionaries(FIELDS, JSON), host=st.dictionaries(st.text(max_size=10), JSON))
-@example(answer={"token": "\ud800"}, host={"memory": 10**400})
+@example(answer={"token": "\ud800"}, host={"route_mtu": 10**400})
 def test_no_answer_raises_anything_but_a_reason(answer, host):
     for read in (
         lambda: token_of(answer),
@@ -42,8 +42,8 @@ def test_no_answer_raises_anything_but_a_reason(answer, host):
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        ({"memory": 2**64}, "evidence.peer.memory is out of range"),
-        ({"memory": -(2**64)}, "evidence.peer.memory is out of range"),
+        ({"route_mtu": 2**64}, "evidence.peer.route_mtu is out of range"),
+        ({"route_mtu": -(2**64)}, "evidence.peer.route_mtu is out of range"),
         (
             {"links": [{"name": "a", "speed": 1e300}]},
             "evidence.peer.links[0].speed is out of range",

@@ -68,9 +68,7 @@ SEVERITY = "ERROR UNREACHABLE BUSY BELOW NOT_AS_PLANNED WORSE INCONCLUSIVE PASS"
 
 
 def result_with(name):
-    return SimpleNamespace(
-        evidence=None, diagnosis=SimpleNamespace(exit_code=ExitCode[name]), before=None
-    )
+    return None, SimpleNamespace(exit_code=ExitCode[name])
 
 
 @pytest.mark.parametrize("place", range(len(SEVERITY) - 1))
@@ -134,7 +132,7 @@ RATE = {"name": "tcp", "direction": "forward", "before": 9e8, "deviation": 1e6, 
 
 
 def compared(after, worse):
-    rate = RateChange(**RATE, after=after, worse=worse, loss=None, loss_before=None, unlike=())
+    rate = RateChange(**RATE, after=after, worse=worse, loss=None, loss_before=None)
     return Comparison((), (rate,))
 
 
@@ -191,12 +189,9 @@ def test_each_peer_of_a_run_has_its_heading_and_its_report(unreachable):
     assert heading == (f"— {FIRST}", f"— name@{SECOND}")
     assert step == (failed(FIRST), failed(SECOND))
     assert [line.split()[:3] for line in verdict] == [["VERDICT", "peer", "unreachable:"]] * 2
-    entries = archive.archived_tests(state)
-    assert [(entry.address, entry.report.exists()) for entry in entries] == [
-        (FIRST, True),
-        (SECOND, True),
-    ]
-    assert {entry.boot for entry in entries} == {boot_id()}
+    entries = archive.reported_tests(state)
+    assert [entry["peer"] for entry in entries] == [FIRST, SECOND]
+    assert {entry["boot"] for entry in entries} == {boot_id()}
     assert lines_of_reach(run(FIRST)[1])[0] == failed(FIRST)
 
 

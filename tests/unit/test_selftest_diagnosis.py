@@ -486,8 +486,6 @@ sockets = st.builds(Socket, **dict.fromkeys(FIELDS, counts))
 NAMES = (
     "Udp.RcvbufErrors",
     "softnet.dropped",
-    "softnet.processed",
-    "softnet.time_squeeze",
     "eth1.rx_missed_errors",
     "eth1.qdisc.drops",
     "arp_cache.table_fulls",

@@ -1,4 +1,4 @@
-"""What a test shows on a terminal: its header, stages and estimate, drawn on a real pseudoterminal."""
+"""What a test shows on a terminal: its stages and estimate, drawn on a real pseudoterminal."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,37 +20,12 @@ from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
 from neuca_tools.selftest.measure.live import (
     ERASE,
     Stage,
-    duration_text,
-    header,
     live_line,
     planned_stages,
 )
 
 ROOT = Path(__file__).parents[2]
 STAGES = [Stage("reach", 2.0), Stage("tcp", 5.5), Stage("udp", 5.5), Stage("udp", 5.5)]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.1, "5 s"),
-        (21, "25 s"),
-        (60, "1 min"),
-        (119, "2 min"),
-        (121, "2 min 10 s"),
-        (3601, "1 h 0 min"),
-        (7500, "2 h 5 min"),
-    ],
-)
-def test_a_duration_is_rounded_up(seconds, text):
-    assert duration_text(seconds) == text
-
-
-def test_the_header_names_peer_nic_plan_and_duration():
-    assert header("172.16.0.2", "eth1", "quick", 4.0, STAGES) == (
-        "172.16.0.2 through eth1, plan quick: 4 s for each test, about 20 s in all"
-    )
-    assert header("fd00::2", None, "full", 30.0, STAGES).startswith("fd00::2, plan full: 30 s ")
 
 
 def test_the_live_line_has_the_stage_and_the_estimate(monkeypatch):

@@ -79,7 +79,7 @@ def entry():
 
 
 REPORTS = {
-    "page": lambda: report_page(WHOLE, diagnose(WHOLE), diagnose(thin(large(), 1, 0))),
+    "page": lambda: report_page(WHOLE, diagnose(WHOLE)),
     "page of a text": lambda: report_page(PRINTED, diagnose(PRINTED)),
     "page of datagrams": lambda: report_page(LOST, diagnose(LOST)),
     "page of a mesh": lambda: mesh_page(mesh()),

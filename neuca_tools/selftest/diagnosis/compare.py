@@ -38,26 +38,19 @@ class Change:
     identity: bool = False
 
 
-# How a phase was measured, as far as it is known, and what two are called that differ in it: the
-# limit in bit/s, the seconds, the streams, a helper on the peer, whether others filled a CPU.
+# How a phase was measured, as far as it is known: the limit in bit/s, the seconds, the streams, a
+# helper on the peer, whether others filled a CPU.
 Manner = tuple[Optional[float], ...]
 # What a phase reached, and how it was measured.
 Measured = tuple[PhaseResult, Manner]
-DIFFERENCES = (
-    "with a different limit (--rate)",
-    "of a different duration",
-    "with other numbers of streams",
-    "with a helper on the peer, or without",
-    "under a different load of the hosts",
-)
 
 
 @dataclass(frozen=True)
 class RateChange:
     """A phase's rate in bit/s, and median and median absolute deviation of `count` earlier ones.
 
-    `before` is None if no earlier one is like this one: `unlike` says why, for each that is not.
-    `loss` is the share of the packets, `loss_before` its median.
+    `before` is None if no earlier one was measured alike. `loss` is the share of the packets,
+    `loss_before` its median.
     """
 
     name: str
@@ -67,7 +60,6 @@ class RateChange:
     count: int
     after: Optional[float]
     worse: bool
-    unlike: tuple[str, ...] = ()
     loss_before: Optional[float] = None
     loss: Optional[float] = None
 
@@ -108,12 +100,10 @@ def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comp
     return Comparison(changes, tuple(rates))
 
 
-def _difference(manner: Manner, other: Manner) -> Optional[str]:
-    """In what they differ, in words; None if they can be compared."""
-    for words, value, other_value in zip(DIFFERENCES, manner, other):
-        if None not in (value, other_value) and value != other_value:
-            return words
-    return None
+def _are_alike(manner: Manner, other: Manner) -> bool:
+    """Whether two phases can be compared: what is known of both is the same."""
+    pairs = zip(manner, other)
+    return all(value == known for value, known in pairs if None not in (value, known))
 
 
 def _comparable_phases(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
@@ -141,9 +131,7 @@ def with_keys(phases: Sequence[PhaseResult]) -> list[tuple[Key, PhaseResult]]:
 
 def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
     """Changes of what both tests know; unless `strict`, what can be requested may change."""
-    for name in ("name", "kernel", "iperf3"):
-        yield from _changes_of_value(where, name, getattr(old, name), getattr(new, name))
-    yield from _changes_of_values(where, "", old.sysctls, new.sysctls)
+    yield from _changes_of_values(where, "", _values_of_host(old), _values_of_host(new))
     if old.links and new.links:
         yield from _changes_of_links(where, old, new, strict)
 
@@ -174,39 +162,39 @@ def _same_link(known: Link, links: Sequence[Link]) -> Optional[Link]:
 
 def _link_changes(where: str, old: Link, new: Link, strict: bool) -> Iterator[Change]:
     must_stay = (*IDENTITY, *REQUESTED) if strict else IDENTITY
-    for name in ("name", "mac", "mtu", "speed", "duplex", "qdisc", "txqueuelen", "addresses"):
-        before, after = getattr(old, name), getattr(new, name)
-        yield from _changes_of_value(where, f"{old.name} {name}", before, after, name in must_stay)
-    offloads = (
-        {name: "on" if is_on else "off" for name, is_on in link.offloads.items()}
-        for link in (old, new)
-    )
-    yield from _changes_of_values(where, f"{old.name} ", *offloads)
+    values = _values_of_link(old), _values_of_link(new)
+    yield from _changes_of_values(where, f"{old.name} ", *values, must_stay)
 
 
-def _changes_of_value(
-    where: str, name: str, old: object, new: object, identity: bool = False
-) -> Iterator[Change]:
-    """A change, if both values are known. Addresses are known if there are any."""
-    before, after = _text_of_value(old), _text_of_value(new)
-    if before is not None and after is not None and before != after:
-        yield Change(where, name, before, after, identity)
+def _values_of_host(host: Host) -> dict[str, str]:
+    """What may change of a host, apart from its devices; empty if it is not known."""
+    versions = {name: getattr(host, name) or "" for name in ("name", "kernel", "iperf3")}
+    return {**versions, **host.sysctls}
 
 
-def _text_of_value(value: object) -> Optional[str]:
-    if value is None or value == ():
-        return None
-    if isinstance(value, tuple):
-        return ", ".join(sorted(value))
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+def _values_of_link(link: Link) -> dict[str, str]:
+    """What may change of a device, as text; empty if it is not known."""
+    names = ("name", "mac", "mtu", "duplex", "qdisc", "txqueuelen")
+    return {
+        **{name: str(getattr(link, name) or "") for name in names},
+        "speed": f"{link.speed:.0f}" if link.speed else "",
+        "addresses": ", ".join(sorted(link.addresses)),
+        **{name: "on" if is_on else "off" for name, is_on in link.offloads.items()},
+    }
 
 
 def _changes_of_values(
-    where: str, prefix: str, old: Mapping[str, str], new: Mapping[str, str]
+    where: str,
+    prefix: str,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    identity: Sequence[str] = (),
 ) -> Iterator[Change]:
-    for name in sorted(old.keys() & new.keys()):
-        if old[name].split() != new[name].split():
-            yield Change(where, f"{prefix}{name}", old[name], new[name])
+    """The values of which both are known, and that differ in more than white space."""
+    for name, before in old.items():
+        after = new.get(name)
+        if before and after and before.split() != after.split():
+            yield Change(where, f"{prefix}{name}", before, after, name in identity)
 
 
 def _rate_changes(
@@ -222,14 +210,11 @@ def _rate_changes(
 
 def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
     result, manner = now
-    differences = [_difference(other, manner) for _, other in earlier]
-    unlike = tuple(filter(None, differences))
-    alike = [other for (other, _), words in zip(earlier, differences) if not words]
-    rates, rate = known_values(other.rate for other in alike), result.rate
+    alike = [known for known, other in earlier if _are_alike(manner, other)]
+    rates, rate = known_values(known.rate for known in alike), result.rate
     if not rates:
-        return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
-    usual, deviation = median_and_deviation(rates)
-    change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse=False, unlike=unlike)
+        return RateChange(*key[:2], None, 0.0, 0, rate, worse=False)
+    change = RateChange(*key[:2], *median_and_deviation(rates), len(rates), rate, worse=False)
     before, loss = _usual_loss(alike), _usual_loss([result])
     is_worse = _is_slower(change)
     if loss - before > MORE_LOST:

@@ -8,13 +8,12 @@ Counters have the kernel's own names, so that a finding can quote them:
 
 Udp.RcvbufErrors, Ip.ReasmFails            /proc/net/snmp
 TcpExt.TCPToZeroWindowAdv                  /proc/net/netstat
-softnet.processed, .dropped, .time_squeeze /proc/net/softnet_stat, all CPUs together
-softnet.3.dropped                          /proc/net/softnet_stat, CPU 3
+softnet.dropped                            /proc/net/softnet_stat, all CPUs together
 arp_cache.table_fulls, ndisc_cache.entries /proc/net/stat/arp_cache, ndisc_cache
 conntrack.insert_failed, conntrack.drop    /proc/net/stat/nf_conntrack
 eth1.rx_bytes, eth1.rx_missed_errors       /sys/class/net/eth1/statistics
 eth1.ethtool.rx_no_buffer_count            ethtool -S eth1
-eth1.qdisc.drops, .backlog, .requeues      tc -s qdisc, all qdiscs of the device together
+eth1.qdisc.drops                           tc -s qdisc, all qdiscs of the device together
 """
 
 # SPDX-License-Identifier: MIT
@@ -145,13 +144,11 @@ class Link:
     kind: Optional[str] = None
     parent: Optional[str] = None
     mtu: Optional[int] = None
-    max_mtu: Optional[int] = None
     speed: Optional[float] = None
     max_speed: Optional[float] = None
     duplex: Optional[str] = None
     qdisc: Optional[str] = None
     txqueuelen: Optional[int] = None
-    numa_node: Optional[int] = None
     offloads: Mapping[str, bool] = field(default_factory=dict)
     rings: Mapping[str, int] = field(default_factory=dict)
     pcie_speed: Optional[str] = None
@@ -169,24 +166,22 @@ class Link:
 class Host:
     """One end: what does not change during a test.
 
-    `memory` is in bytes. `wanted` are the sysctls that tuning asks for. `path` names the devices on
-    the path to the peer, the one with the address first; `planned` is the device that packets to it
-    should use. `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node`
-    that of the CPU on which iperf3 ran. `log` are the kernel messages during the test. `drift` are
-    the changes that a pass of the agent would make now, `agent` its version.
+    `wanted` are the sysctls that tuning asks for. `path` names the devices on the path to the peer,
+    the one with the address first; `planned` is the device that packets to it should use.
+    `route_mtu` is what the kernel learned for the peer (ip route get). `log` are the kernel
+    messages during the test. `drift` are the changes that a pass of the agent would make now,
+    `agent` its version.
     """
 
     name: Optional[str] = None
     kernel: Optional[str] = None
     iperf3: Optional[str] = None
-    memory: Optional[int] = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
     wanted: Mapping[str, str] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
     path: tuple[str, ...] = ()
     planned: Optional[str] = None
     route_mtu: Optional[int] = None
-    numa_node: Optional[int] = None
     log: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
     agent: Optional[str] = None

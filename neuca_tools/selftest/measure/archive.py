@@ -1,4 +1,4 @@
-"""The tests of this host: the last reports, and an archive of all tests.
+"""The tests of this host: the last reports, and an archive with a line for each test.
 
 A test that cannot be archived is not lost: its report is printed all the same. Lines that are not
 entries are skipped.
@@ -6,37 +6,33 @@ entries are skipped.
 
 # SPDX-License-Identifier: MIT
 
+import gzip
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import as_apply_error, locked, read_bytes, write_files
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.wait import line_of, parse_message
 from neuca_tools.selftest.readers.documents import MAX_DOCUMENT_BYTES, evidence_of
 from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
-MAX_REPORTS = 30  # the most reports that are kept
+MAX_REPORTS = 100  # the most reports that are kept, of up to 100 KiB each
 MAX_EARLIER = 10  # the most earlier tests that a rate is compared with
 # The entries and bytes of one file, after which it becomes the old one.
 MAX_ENTRIES, MAX_BYTES = 1000, 8 * 1024 * 1024
-# Bytes of one entry; a test of the plan full has about 20,000. A larger one has no evidence.
-MAX_ENTRY_BYTES = 256 * 1024
 LOCK_SECONDS = 5.0  # to wait for another test that is being archived
 
 
 def append_entry(state: Path, entry: Mapping[str, object]) -> None:
     """Add an entry. Raises ApplyError; nothing is added then."""
     line = line_of(entry)
-    if len(line) > MAX_ENTRY_BYTES:
-        line = line_of({**entry, "evidence": None})
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
         with as_apply_error(f'read "{path}"'):
@@ -71,28 +67,7 @@ def read_entries(state: Path) -> tuple[list[Entry], int]:
     return entries, damaged
 
 
-# --- Earlier tests ---
-
-
-class ArchivedTest(NamedTuple):
-    """An earlier test: its report, if that is still kept, or its entry in the archive."""
-
-    address: Optional[str]
-    label: Optional[str]
-    boot: Optional[str]
-    taken: str
-    report: Optional[Path]
-    archived: object
-
-    def evidence(self) -> Optional[Evidence]:
-        """What was observed; None if it cannot be read."""
-        if self.report:
-            with suppress(OSError, SelftestError):
-                return evidence_of(read_bytes(self.report, MAX_DOCUMENT_BYTES + 1) or b"")
-        if isinstance(self.archived, dict):
-            with suppress(RecursionError, SelftestError):
-                return decode(Evidence, self.archived)
-        return None
+# --- Reports ---
 
 
 def report_paths(state: Path) -> list[Path]:
@@ -108,41 +83,35 @@ def keep_report(state: Path, evidence: Evidence, report: str) -> Path:
     Raises ApplyError.
     """
     stamp = re.sub(r"[-:]", "", evidence.taken or "")
-    path, number = state / f"selftest-{stamp}.json", 1
+    path, number = state / f"selftest-{stamp}.json.gz", 1
     while path.exists():
-        path, number = state / f"selftest-{stamp}-{number}.json", number + 1
-    old = report_paths(state)
-    write_files(
-        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - MAX_REPORTS)])},
-        mode=0o600,
-    )
+        path, number = state / f"selftest-{stamp}-{number}.json.gz", number + 1
+    reports = report_paths(state)
+    outdated = dict.fromkeys(reports[: max(0, len(reports) + 1 - MAX_REPORTS)])
+    write_files({path: gzip.compress(report.encode()), **outdated}, mode=0o600)
     return path
 
 
-def archived_tests(state: Path) -> list[ArchivedTest]:
-    """All tests of a known peer, the oldest first.
+def reported_tests(state: Path) -> list[Entry]:
+    """The entries of a known peer whose reports are kept, the oldest first.
 
     Raises SelftestError if the archive cannot be read.
     """
-    reports = {path.name: path for path in report_paths(state)}
-    tests = [_of_entry(entry, reports) for entry in read_entries(state)[0]]
-    return sorted((test for test in tests if test.address is not None), key=lambda test: test.taken)
+    kept = {path.name for path in report_paths(state)}
+    entries = [entry for entry in read_entries(state)[0] if str(entry.get("report")) in kept]
+    tests = [entry for entry in entries if isinstance(entry.get("peer"), str)]
+    return sorted(tests, key=lambda entry: str(entry.get("taken")))
 
 
-def _of_entry(entry: Entry, reports: dict[str, Path]) -> ArchivedTest:
-    texts = {key: value for key, value in entry.items() if isinstance(value, str)}
-    return ArchivedTest(
-        texts.get("peer"),
-        texts.get("label"),
-        texts.get("boot"),
-        texts.get("taken", ""),
-        reports.get(texts.get("report", "")),
-        entry.get("evidence"),
-    )
+def reported_evidence(state: Path, entry: Entry) -> Optional[Evidence]:
+    """What was observed in one of `reported_tests`; None if its report cannot be read."""
+    with suppress(OSError, SelftestError):
+        return evidence_of(read_bytes(state / entry["report"], MAX_DOCUMENT_BYTES + 1) or b"")
+    return None
 
 
 def earlier_tests(state: Path, address: Optional[str]) -> list[Evidence]:
     """The last MAX_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
-    tests = [test for test in archived_tests(state) if test.address == address]
-    evidences = filter(None, (test.evidence() for test in reversed(tests)))
-    return list(islice(evidences, MAX_EARLIER))[::-1]
+    entries = [entry for entry in reported_tests(state) if entry["peer"] == address]
+    evidences = (reported_evidence(state, entry) for entry in reversed(entries))
+    return list(islice(filter(None, evidences), MAX_EARLIER))[::-1]

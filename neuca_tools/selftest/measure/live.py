@@ -1,15 +1,14 @@
-"""What a person sees of a test that runs: its header, and a last line with the current step."""
+"""What a person sees of a test that runs: a last line with the current step."""
 
 # SPDX-License-Identifier: MIT
 
-import math
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.measure.iperf import plans
@@ -85,26 +84,3 @@ def live_line(stages: Sequence[Stage], now: float) -> str:
     columns = shutil.get_terminal_size().columns
     line = f"{stages[0].name:<{LABEL}}  the test ends at about {end}"
     return printable_line(line)[: columns - 1]
-
-
-def header(
-    peer: str, device: Optional[str], plan: str, each: float, stages: Sequence[Stage]
-) -> str:
-    """As "172.16.0.2 through eth1, plan quick: 4 s for each test, about 25 s in all"."""
-    through = f" through {device}" if device else ""
-    total = duration_text(sum(stage.seconds for stage in stages))
-    return printable_line(
-        f"{peer}{through}, plan {plan}: {each:g} s for each test, about {total} in all"
-    )
-
-
-def duration_text(seconds: float) -> str:
-    """Rounded up to 5 s, from two minutes on to 10 s: "25 s", "2 min 10 s", "1 h 5 min"."""
-    step = 5 if seconds < 120 else 10
-    rounded = max(step, math.ceil(seconds / step) * step)
-    if rounded >= 3600:
-        return f"{rounded // 3600} h {rounded % 3600 // 60} min"
-    if rounded >= 60:
-        rest = f" {rounded % 60} s" if rounded % 60 else ""
-        return f"{rounded // 60} min{rest}"
-    return f"{rounded} s"

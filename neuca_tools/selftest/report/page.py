@@ -14,13 +14,10 @@ from neuca_tools.model.printable import escape_markup as escape
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS
-from neuca_tools.selftest.diagnosis.compare import with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency
-from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.evidence.route import Hop
-from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.panels import (
     Band,
     Panel,
@@ -46,12 +43,10 @@ MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
 STATES = ("good", "bad", "bad", "unknown")
 
 
-def report_page(
-    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None
-) -> str:
-    """The report as HTML; `before` adds the rates of an earlier test."""
+def report_page(evidence: Evidence, diagnosis: Diagnosis) -> str:
+    """The report as HTML."""
     title = evidence.label or "Dataplane self-test"
-    inside = "\n".join(_body_parts(evidence, diagnosis, before, title))
+    inside = "\n".join(_body_parts(evidence, diagnosis, title))
     return html_file(f"{title}: {diagnosis.words}", inside)
 
 
@@ -66,9 +61,7 @@ def html_file(title: str, inside: str, style: str = "") -> str:
     )
 
 
-def _body_parts(
-    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str
-) -> Iterator[str]:
+def _body_parts(evidence: Evidence, diagnosis: Diagnosis, title: str) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
     # The hosts and the time of the test, as far as they are known.
     hosts = (_about_host(evidence.local, None), _about_host(evidence.peer, evidence.address))
@@ -88,7 +81,7 @@ def _body_parts(
         yield from _finding_section(finding)
     yield "</div><div class=pictures>"
     yield from _timeline_section(evidence)
-    yield from _report_tables(evidence, diagnosis, before)
+    yield from _path_section(evidence.route.hops)
     yield f"</div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
@@ -131,9 +124,8 @@ def _finding_section(finding: Finding) -> Iterator[str]:
     yield f'<section class="finding {escape(finding.severity)}">{title}'
     yield f"<p>{escape(finding.text)}.</p>"
     if finding.severity != "info":
-        meter = f'<span class=meter><span style="width:{finding.share:.0%}"></span></span>'
         explains = escape(share_words(finding) + way_words(finding))
-        yield f"<p class=share>{meter} explains {explains}</p>"
+        yield f"<p class=quiet>explains {explains}</p>"
     if finding.evidence:
         facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in finding.evidence)
         yield f"<ul>{''.join(facts)}</ul>"
@@ -148,60 +140,18 @@ def _finding_section(finding: Finding) -> Iterator[str]:
     yield "</section>"
 
 
-# --- Tables ---
-
-
-def _report_tables(
-    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
-) -> Iterator[str]:
-    """Nothing for what was not measured. `before` is an earlier test to compare with."""
-    rates = list(_before_and_after(diagnosis, before))
-    yield from _html_table("Before and after", ("test", "before", "after"), rates)
-    measured = {"idle": evidence.idle, "loaded": evidence.loaded}
-    rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
-    columns = ("path", "median", "99 of 100", "longest")
-    yield from _html_table("Latency, idle and under load", columns, rows)
-    udp_title = "UDP: datagrams lost, against the rate offered"
-    yield from _html_table(udp_title, ("offered", "lost"), _udp_rows(evidence))
-    hops = list(map(_hop_row, evidence.route.hops))
-    yield from _html_table("Path", ("hop", "routers", "round trip", "MTU"), hops)
-
-
-def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
-    earlier = dict(with_keys(before.phases)) if before else {}
-    for key, phase in with_keys(diagnosis.phases):
-        if key in earlier:
-            rates = (earlier[key].rate or 0.0, phase.rate or 0.0)
-            yield (name_with_arrow(phase.name, phase.direction), *map(amounts.rate, rates))
-
-
-def _latency_row(name: str, times: Latency) -> Sequence[str]:
-    values = (times.p50, times.p99, times.maximum)
-    return (name, *("" if value is None else amounts.time(value) for value in values))
-
-
-def _hop_row(hop: Hop) -> Sequence[str]:
-    rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
-    return (str(hop.number), ", ".join(hop.addresses) or "no response", rtt, str(hop.mtu or ""))
-
-
-def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
-    points = []
-    for phase in evidence.phases:
-        look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
-        if look.protocol == "udp" and offered is not None and look.loss is not None:
-            points.append((offered, look.loss))
-    return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
-
-
-def _html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if not rows:
+def _path_section(hops: Sequence[Hop]) -> Iterator[str]:
+    """Each hop of the way to the peer; nothing if that was not measured."""
+    if not hops:
         return
-    headings = "".join(f"<th scope=col>{escape(column)}</th>" for column in columns)
-    yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>{headings}</tr>"
-    for row in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        yield f"<tr>{cells}</tr>"
+    columns = ("hop", "routers", "round trip", "MTU")
+    headings = "".join(f"<th scope=col>{column}</th>" for column in columns)
+    yield f"<section><h2>Path</h2><table class=columns><tr>{headings}</tr>"
+    for hop in hops:
+        rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
+        routers = ", ".join(hop.addresses) or "no response"
+        cells = (str(hop.number), routers, rtt, str(hop.mtu or ""))
+        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     yield "</table></section>"
 
 
@@ -223,9 +173,6 @@ font-weight:400}.verdict{font-size:1.2rem;font-weight:600;margin:8px 0}.good{col
 padding:14px 16px}.finding.fault{border-left:5px solid var(--bad)}
 .finding.limit{border-left:5px solid var(--unknown)}.finding p{margin:6px 0}.tag{font-size:.75rem;
 text-transform:uppercase;letter-spacing:.05em;color:var(--quiet);margin-right:4px}
-.share{display:flex;flex-wrap:wrap;align-items:center;gap:10px;color:var(--quiet)}
-.meter{display:inline-block;width:140px;height:8px;background:var(--rule);border-radius:4px;
-overflow:hidden}.meter span{display:block;height:100%;background:var(--s0)}
 pre{background:var(--code);padding:10px 12px;border-radius:6px;margin:6px 0;white-space:pre-wrap;
 overflow-wrap:anywhere}pre,code{font:14px/1.45 ui-monospace,monospace}ul{margin:6px 0;
 padding-left:20px}code{overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}
@@ -245,21 +192,13 @@ border-radius:3px;margin-right:6px;vertical-align:-1px}.grid{stroke:var(--rule);
 stroke-width:1.4;stroke-linejoin:round}.s0{color:var(--s0)}.s1{color:var(--s1)}.s2{color:var(--s2)}
 .s3{color:var(--s3)}.axis{stroke:var(--quiet)}.title{fill:var(--ink);font-weight:600}.band{fill:var(--ink)}
 .band.b0{fill-opacity:.03}.band.b1{fill-opacity:.075}footer{margin-top:20px;font-size:.85rem}
-@media(max-width:520px){main{padding:16px 12px 32px}.finding,figure{padding:12px}tr{display:grid;
-grid-template-columns:1fr auto}td:nth-child(2){padding-right:0;width:auto}
-td:nth-child(3){grid-column:1/-1;padding:0 0 6px}}
-@page{size:A4;margin:11mm}@media print{*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-:root{font-size:9pt}body{font-size:9pt;line-height:1.3}main{max-width:none;padding:0}h1{font-size:13pt}
-h2{font-size:10pt;margin:0 0 2px}.verdict{font-size:11pt;margin:4px 0}section{margin:7px 0}
-table{font-size:8pt;line-height:1.2}th,td{padding:1px 10px 1px 0}
-.finding,figure{padding:6px 9px;border-radius:4px}
-.finding p{margin:2px 0}.findings{grid-template-columns:1fr 1fr;gap:6px}
-.finding pre,.finding ul{margin:2px 0}pre,code{font-size:8pt;line-height:1.25}pre{padding:4px 8px}
-section,figure,tr,.finding,.legend,footer{break-inside:avoid}h2,figcaption{break-after:avoid}
+@page{size:A4;margin:11mm}@media print{*{print-color-adjust:exact}body,table,pre,code{font-size:8pt;
+line-height:1.25}main{max-width:none;padding:0}section,.verdict{margin:6px 0}
+th,td{padding:1px 10px 1px 0}.findings{grid-template-columns:1fr 1fr;gap:6px}
+.finding,figure{padding:6px 9px}.finding p,.finding ul,pre{margin:2px 0}pre{padding:4px 8px}
+section,tr{break-inside:avoid}
 .finding:nth-child(n+3) ul,.finding:nth-child(n+5)>:not(h2):not(h2+p){display:none}
-.pictures{break-before:page}svg.timeline{width:78%;margin:0 auto}
-figure p,.columns,.columns+p{font-size:7pt;margin:2px 0}.columns th,.columns td{padding:0 6px 0 0}
-footer{margin-top:8px}}
+.pictures{break-before:page}svg.timeline{width:78%;margin:0 auto}}
 """
 
 

@@ -4,7 +4,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, Optional
 
@@ -13,11 +12,10 @@ from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
-from neuca_tools.selftest.evidence import Evidence, Phase
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.evidence.derive import look_at_phase
-from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.values import mappings
 from neuca_tools.selftest.report.text import name_with_arrow
 
@@ -171,46 +169,12 @@ def entry_of(
             for finding in diagnosis.findings
         ],
         "report": report,
-        "evidence": encode(comparable_evidence(evidence)),
     }
 
 
 def tested_interface(evidence: Evidence) -> Optional[str]:
     """The device of this host through which the test went."""
     return next(iter(evidence.local.path), evidence.reach.route)
-
-
-def comparable_evidence(evidence: Evidence) -> Evidence:
-    """The part that a comparison needs: without iperf's output, samples, intervals and logs.
-
-    Rates that were derived from those become totals. Phases that other programs disturbed are left
-    out: a rate is compared with those of the same load, and that is not known without samples.
-    """
-    phases = [
-        _comparable_phase(phase, result)
-        for phase, result in zip(evidence.phases, phase_results(evidence))
-        if not look_at_phase(evidence, phase).is_disturbed
-    ]
-    return replace(
-        evidence,
-        local=replace(evidence.local, log=(), drift=()),
-        peer=replace(evidence.peer, log=(), drift=()),
-        phases=tuple(phases),
-        one_way=(),
-    )
-
-
-def _comparable_phase(phase: Phase, result: PhaseResult) -> Phase:
-    flow = phase.flow or Flow(phase.direction)
-    received = replace(flow.received, rate=result.rate)
-    run = phase.run or Run("iperf3", protocol=result.protocol)
-    run = replace(run, flows=(replace(flow, intervals=(), received=received),))
-    target, path, search = phase.target, phase.path, phase.search
-    return Phase(phase.name, run, phase.direction, target, path=path, search=search)
-
-
-def without_evidence(entry: Entry) -> Entry:
-    return {name: entry[name] for name in entry if name != "evidence"}
 
 
 def history_line(entry: Entry) -> str:

@@ -253,10 +253,9 @@ def differences_text(comparison: Comparison) -> str:
 
 
 def _usual_rate(change: RateChange) -> str:
-    """The median rate of earlier tests and its deviation, or why there is none."""
+    """The median rate of earlier tests and its deviation, or that there is none."""
     if change.before is None:
-        reasons = ", ".join(dict.fromkeys(change.unlike))
-        return f"no earlier test is like this one: {len(change.unlike)} {reasons}"
+        return "no earlier test has the same --rate, duration, streams, helper and load"
     usual = f"before {amounts.rate(change.before)}"
     if change.count == 1:
         return f"{usual} (once: its usual variation is not known)"

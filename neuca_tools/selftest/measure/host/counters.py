@@ -23,17 +23,8 @@ from neuca_tools.selftest.measure.host import kernel
 PROC = Path("/proc/net")
 MAX_BYTES = 1024 * 1024  # that are read from one file below /proc
 TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")  # files in /proc/net/stat
-# Counters of IPv6, and those of IPv4 to which they are added: a test uses one family only.
-UDP_OF_BOTH_FAMILIES = {
-    "Udp6RcvbufErrors": "Udp.RcvbufErrors",
-    "Udp6MemErrors": "Udp.MemErrors",
-    "Udp6InDatagrams": "Udp.InDatagrams",
-    "Udp6InErrors": "Udp.InErrors",
-}
-# The first columns of /proc/net/softnet_stat, and the index of the column with the number of the
-# CPU (softnet_seq_show in net/core/net-procfs.c).
-SOFTNET_COLUMNS = ("processed", "dropped", "time_squeeze")
-SOFTNET_CPU = 12
+# The column of /proc/net/softnet_stat (softnet_seq_show in net/core/net-procfs.c).
+SOFTNET_DROPPED = 1
 SIOCETHTOOL = 0x8946  # linux/sockios.h
 # Of linux/ethtool.h: ETHTOOL_GDRVINFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS; ETH_SS_STATS.
 GET_DRIVER_INFO, GET_STRINGS, GET_STATISTICS = 0x03, 0x1B, 0x1D
@@ -94,34 +85,24 @@ def parse_pairs(text: str) -> dict[str, int]:
 def parse_snmp6(text: str) -> dict[str, int]:
     """Parse /proc/net/snmp6: a name and a value on each line.
 
-    `Ip6ReasmFails` becomes Ip6.Ip6ReasmFails. Those in UDP_OF_BOTH_FAMILIES get the names of IPv4.
+    `Ip6ReasmFails` becomes Ip6.Ip6ReasmFails. Those of UDP get the names of IPv4, as a test uses
+    one family only; those of ICMP are left out.
     """
     counts: dict[str, int] = {}
     for words in map(str.split, text.splitlines()):
         number = _parse_integer(words[1]) if len(words) == 2 else None
-        if number is not None:
-            name = words[0]
-            group = next((group for group in ("Ip6", "Udp6") if name.startswith(group)), "Icmp6")
-            counts[UDP_OF_BOTH_FAMILIES.get(name, f"{group}.{name}")] = number
+        if number is not None and words[0].startswith("Ip6"):
+            counts[f"Ip6.{words[0]}"] = number
+        elif number is not None and words[0].startswith("Udp6"):
+            counts[f"Udp.{words[0][4:]}"] = number
     return counts
 
 
 def parse_softnet(text: str) -> dict[str, int]:
-    """Parse /proc/net/softnet_stat, which has a line of hexadecimal numbers for each CPU.
-
-    The result has SOFTNET_COLUMNS for each CPU and in total. Without the column SOFTNET_CPU, the
-    lines are in the order of the CPUs.
-    """
-    counts = _with_prefix("softnet", dict.fromkeys(SOFTNET_COLUMNS, 0)) if text else {}
-    for line_number, words in enumerate(map(str.split, text.splitlines())):
-        numbers = [_parse_integer(word, 16) or 0 for word in words]
-        if len(numbers) < len(SOFTNET_COLUMNS):
-            continue
-        cpu = numbers[SOFTNET_CPU] if len(numbers) > SOFTNET_CPU else line_number
-        for name, value in zip(SOFTNET_COLUMNS, numbers):
-            counts[f"softnet.{name}"] += value
-            counts[f"softnet.{cpu}.{name}"] = value
-    return counts
+    """Parse /proc/net/softnet_stat: a line of hexadecimal numbers for each CPU, added up."""
+    rows = [line.split() for line in text.splitlines()]
+    counts = [_parse_integer(row[SOFTNET_DROPPED], 16) or 0 for row in rows if len(row) > 1]
+    return {"softnet.dropped": sum(counts)} if counts else {}
 
 
 def parse_table(name: str, text: str) -> dict[str, int]:

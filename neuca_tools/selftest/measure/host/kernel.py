@@ -100,18 +100,6 @@ def route_to(peer: Address, source: Optional[Address] = None) -> KernelRoute:
     )
 
 
-def device_to(peer: Address) -> Optional[str]:
-    """The name of the device through which the route to `peer` leaves; None if there is no route.
-
-    For people: a test reports by itself why there is no route.
-    """
-    try:
-        device = read_devices().get(route_to(peer).device_index)
-    except OSError:
-        return None
-    return device.name if device else None
-
-
 def neighbour_state(peer: Address, index: int) -> Optional[str]:
     """The state of a neighbour: reachable, incomplete or failed; None if it has no entry.
 
@@ -126,11 +114,8 @@ def neighbour_state(peer: Address, index: int) -> Optional[str]:
 
 
 def read_link_counters() -> dict[str, dict[str, int]]:
-    """The counters of each device by its name, and those of its qdiscs, such as "eth1.qdisc".
-
-    Raises OSError.
-    """
-    counters_by_name, queues = {}, _read_queue_counters()
+    """The counters of each device by its name. Raises OSError."""
+    counters_by_name, queue_drops = {}, _read_queue_drops()
     for body in _dump_kernel(GET_LINK, bytes(LINK.size)):
         parts = wire.Attributes(body[LINK.size :])
         name, statistics = parts.text(IFLA_IFNAME), parts.bytes(IFLA_STATS64)
@@ -138,27 +123,26 @@ def read_link_counters() -> dict[str, dict[str, int]]:
         counters_by_name[name] = dict(zip(STATISTICS, values))
         if IFLA_CARRIER_CHANGES in parts:
             counters_by_name[name]["carrier_changes"] = parts.number(IFLA_CARRIER_CHANGES)
-        counters_by_name[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[2], {})
+        index = LINK.unpack_from(body)[2]
+        if index in queue_drops:
+            counters_by_name[name]["qdisc.drops"] = queue_drops[index]
     return counters_by_name
 
 
-def _read_queue_counters() -> dict[int, dict[str, int]]:
-    """Drops, backlog (bytes) and requeues of each device's queueing disciplines.
+def _read_queue_drops() -> dict[int, int]:
+    """The packets that the queueing disciplines of each device dropped, by its index.
 
     The root of `mq` or `htb` includes the counts of its leaves, so the largest value of a device is
     its total. The structures are those of linux/gen_stats.h.
     """
-    queues: dict[int, dict[str, int]] = {}
+    drops: dict[int, int] = {}
     for body in _dump_kernel(GET_QDISC, bytes(QDISC.size)):
         index = QDISC.unpack_from(body)[1]
         # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
         queue = wire.Attributes(body[QDISC.size :]).nest(TCA_STATS2).bytes(TCA_STATS_QUEUE)
         if len(queue) >= 20:
-            _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
-            totals = queues.setdefault(index, {"drops": 0, "backlog": 0, "requeues": 0})
-            for name, value in zip(totals, (drops, backlog, requeues)):
-                totals[name] = max(totals[name], value)
-    return queues
+            drops[index] = max(drops.get(index, 0), struct.unpack_from("=5I", queue)[2])
+    return drops
 
 
 def _dump_kernel(kind: int, payload: bytes) -> list[bytes]:

@@ -141,7 +141,6 @@ class ThroughputSteps:
             seconds,
             source=self._source,
             rate=rate,
-            numa_nodes=self._options.numa,
         )
 
     def _new_requests(self) -> Requests:
