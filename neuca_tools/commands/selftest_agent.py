@@ -75,23 +75,25 @@ def _planned_networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...
     return tuple(zip((present[key].name or "" for key in keys), wanted))
 
 
-def enter_namespace(netns: Optional[str]) -> Optional[AgentPlan]:
-    """Enter a network namespace, where the agent has no plan; None if none is named.
+def enter_namespace(netns: Optional[str], container: Optional[str]) -> Optional[AgentPlan]:
+    """Enter a network namespace, or that of a container, where the agent has no plan.
 
-    Raises UsageError, ObserveError.
+    None if neither is named. Raises UsageError, SelftestError.
     """
-    if not netns:
+    if netns:
+        enter_network(planned.named_namespace(netns))
+    elif container:
+        enter_network(planned.container_namespace(container))
+    else:
         return None
-    namespace = planned.namespace_file(netns)
-    if namespace.exists() and namespace.samefile("/proc/self/ns/net"):
-        raise UsageError(f'--netns "{netns}": it is the namespace of this process')
-    enter_network(namespace)
     return AgentPlan()
 
 
 def outlook_of(arguments: argparse.Namespace, config: Config) -> AgentPlan:
-    """The agent's plan for this host; enters --netns, where the plan is empty.
+    """The agent's plan for this host; enters --netns or --container, where the plan is empty.
 
-    Raises UsageError, ObserveError, RecordError.
+    Raises UsageError, SelftestError, ObserveError, RecordError.
     """
-    return enter_namespace(arguments.netns) or read_agent_plan(config)
+    if arguments.netns and arguments.container:
+        raise UsageError("--netns and --container cannot be combined")
+    return enter_namespace(arguments.netns, arguments.container) or read_agent_plan(config)

@@ -103,7 +103,8 @@ MEASURING_OPTIONS: Table = {
 }
 RUN_OPTIONS: Table = {
     "interface": value("NAME", "test through this interface, even if it is the management NIC"),
-    "netns": value("NAME", "test from this network namespace; a name or the path of its file"),
+    "netns": value("NAME", "test from this network namespace"),
+    "container": value("NAME", "test from this container's network namespace (docker, podman)"),
     "family": {"choices": ("4", "6"), "help": "resolve a PEER to IPv4 or IPv6 only"},
     "label": value("TEXT", "label of the stored report, for compare"),
     "at-boot": flag("run a quick test, or none if run-at-boot in section [selftest] is off"),
@@ -157,7 +158,7 @@ def run_parser() -> argparse.ArgumentParser:
 def serve_parser() -> argparse.ArgumentParser:
     parser = parsers.parser_of("serve")
     shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
-    names = ("config", "port", "secret-file", "netns")
+    names = ("config", "port", "secret-file", "netns", "container")
     own = {name: shared[name] for name in names}
     text = "serve on the addresses of this interface, even if it is the management NIC"
     parsers.add_grouped(parser, own, {"interface": value("NAME", text)}, SERVE_OPTIONS)

@@ -105,7 +105,7 @@ _SECRET = "--secret-file /etc/neuca/selftest.secret"
 GROUPS = (
     ("what to test", "plan time parallel bidir udp rate only skip rounds"),
     ("what to list", "peer last"),
-    ("the path", "interface netns family port address"),
+    ("the path", "interface netns container family port address"),
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
     ("expectations", "expect rtt"),
@@ -162,8 +162,9 @@ TEXTS = {
     "compare-paths": Text(
         "run the same test over several paths and compare them",
         "Run the same test over each PATH in turn, for several rounds, and compare each path with"
-        " the first, the baseline. PATH is LABEL=PEER. To start in another network namespace, or"
-        " to use a certain interface or port, append ,netns=NAME ,interface=NAME or ,port=PORT.",
+        " the first, the baseline. PATH is LABEL=PEER. To start in another network namespace or"
+        " container, or to use a certain interface or port, append ,netns=NAME ,container=NAME"
+        " ,interface=NAME or ,port=PORT.",
         f"compare-paths {_SECRET} host=172.16.0.1 vxlan=10.9.0.1",
     ),
     "mesh": Text(

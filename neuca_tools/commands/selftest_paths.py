@@ -32,7 +32,7 @@ from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import name_with_arrow, phase_words
 
-SETTINGS = ("netns", "interface", "port")
+SETTINGS = ("netns", "container", "interface", "port")
 MAX_ROUNDS, ROUNDS, MAX_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
 _rounds = integer("a number of rounds", 1, MAX_ROUNDS)
@@ -44,6 +44,7 @@ class Path(NamedTuple):
     label: str
     peer: str
     netns: Optional[str] = None
+    container: Optional[str] = None
     interface: Optional[str] = None
     port: Optional[int] = None
 
@@ -154,9 +155,10 @@ def _start_of(path: Path, planned: AgentPlan) -> Iterator[AgentPlan]:
 
     Raises UsageError, SelftestError, ObserveError.
     """
+    is_elsewhere = path.netns or path.container
     try:
-        with namespaces_restored() if path.netns else nullcontext():
-            yield enter_namespace(path.netns) or planned
+        with namespaces_restored() if is_elsewhere else nullcontext():
+            yield enter_namespace(path.netns, path.container) or planned
     except OSError as error:
         raise SelftestError(f"test {path.peer}: {error.strerror or error}") from error
 
@@ -203,3 +205,5 @@ def _check_settings(text: str, known: Mapping[str, str]) -> None:
         raise argparse.ArgumentTypeError(
             f'"{text}": "{wrong[0]}" is not one of {", ".join(SETTINGS)}, with a value'
         )
+    if "netns" in known and "container" in known:
+        raise argparse.ArgumentTypeError(f'"{text}": netns and container cannot be combined')

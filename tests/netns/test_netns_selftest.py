@@ -200,6 +200,9 @@ def test_namespaces_that_are_not_there(ends):
         1,
         'neuca-selftest: enter the network namespace "/run/netns/none": No such file or directory\n',
     )
+    done = ends.test("--container", "none")
+    assert done.code == 1
+    assert done.err.startswith('neuca-selftest: enter the container "none": docker: ')
     assert ends.test("--netns", "../../etc").code == 2
 
 

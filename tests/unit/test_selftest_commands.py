@@ -48,6 +48,7 @@ PEER --skip udp,path
 --ssh HOST PEER
 --interface eth1 PEER
 --netns NAME PEER
+--container NAME PEER
 --family 6 PEER
 --label TEXT PEER
 --json PEER
@@ -61,10 +62,11 @@ FORMER_SERVICES = """\
 --serve --address 172.16.0.1 --address fd00::1 --port 5201
 --serve --stdio --address 172.16.0.1 --port 45678 --for 230
 --for 60 --serve --interface eth1 --config FILE
---serve --netns NAME"""
+--serve --netns NAME
+--serve --container NAME"""
 FORMER_OPTIONS = (
     "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --ssh"
-    " --secret-file --interface --netns --family --label --at-boot --json --nagios --html"
+    " --secret-file --interface --netns --container --family --label --at-boot --json --nagios --html"
     " --prometheus --serve --for --address --stdio"
 ).split()
 

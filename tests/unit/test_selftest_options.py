@@ -19,7 +19,7 @@ MEASURED = {
     "plan": None, "time": None, "parallel": None, "bidir": False, "udp": False, "rate": None, "only": None,
     "skip": frozenset(), "port": None, "ssh": None, "secret_file": None, "expect": None, "config": None,
 }  # fmt: skip
-WITHIN = {"interface": None, "netns": None}
+WITHIN = {"interface": None, "netns": None, "container": None}
 # The parser of a command, words that it needs, and what it returns for these alone.
 COMMANDS = {
     "run": (
@@ -103,6 +103,7 @@ SET = {
     "--config c": {"config": "c"},
     "--interface eth1": {"interface": "eth1"},
     "--netns n": {"netns": "n"},
+    "--container c": {"container": "c"},
     "--family 6": {"family": "6"},
     "--label monday": {"label": "monday"},
     "--at-boot": {"at_boot": True},
@@ -136,7 +137,7 @@ MEASURING = (
     "--plan quick;--time 3600;--parallel 8,1,8,128;--bidir;--udp;--rate 500M;--expect 5G;--only tcp,udp;--skip path;"
     "--port 1024;--ssh root@a;--secret-file s;--config c"
 )
-WHERE = "--interface eth1;--netns n"
+WHERE = "--interface eth1;--netns n;--container c"
 REPORTS = "--json;--nagios;--html h;--prometheus p"
 PRINTS = "-v;-q;--color never"
 OPTIONS_OF = {
@@ -253,7 +254,7 @@ def test_each_option_belongs_to_its_group_of_the_help():
             )
     wanted = {
         "what to test": "--plan --time --parallel --bidir --udp --rate --only --skip",
-        "the path": "--interface --netns --family --port",
+        "the path": "--interface --netns --container --family --port",
         "the peer": "--ssh --secret-file",
         "expectations": "--expect",
         "output": "--json --nagios --html --prometheus --label",

@@ -276,8 +276,8 @@ def test_the_nic_below_a_tunnel_is_no_wrong_way(kind, parent, told):
         ("host=172.16.0.2", Path("host", "172.16.0.2")),
         ("six=fd00::2", Path("six", "fd00::2")),
         (
-            "web=far@10.0.0.2,netns=/proc/7/ns/net,port=46678",
-            Path("web", "far@10.0.0.2", netns="/proc/7/ns/net", port=46678),
+            "web=far@10.0.0.2,container=web,port=46678",
+            Path("web", "far@10.0.0.2", container="web", port=46678),
         ),
         ("vlan=10.0.0.2,interface=eth1.5", Path("vlan", "10.0.0.2", interface="eth1.5")),
         ("blue=10.0.0.2,netns=blue", Path("blue", "10.0.0.2", netns="blue")),
@@ -297,12 +297,13 @@ def test_a_path(text, expected):
         ("a=10.0.0.2,netns=x,netns=y", "it is not LABEL=PEER[,netns=NAME…]"),
         (
             "a=10.0.0.2,mtu=9000",
-            '"mtu" is not one of netns, interface, port, with a value',
+            '"mtu" is not one of netns, container, interface, port, with a value',
         ),
         (
             "a=10.0.0.2,netns=",
-            '"netns" is not one of netns, interface, port, with a value',
+            '"netns" is not one of netns, container, interface, port, with a value',
         ),
+        ("a=10.0.0.2,netns=x,container=y", "netns and container cannot be combined"),
     ],
 )
 def test_what_is_no_path(text, reason):

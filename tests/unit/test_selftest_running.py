@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import os
 from ipaddress import ip_address, ip_interface
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from neuca_tools.commands import selftest_agent
-from neuca_tools.commands.selftest_agent import desired_sysctls, enter_namespace
+from neuca_tools.commands.selftest_agent import desired_sysctls
 from neuca_tools.commands.selftest_options import (
     configured_peers,
     literal_address,
@@ -24,7 +23,7 @@ from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
-from neuca_tools.errors import UsageError
+from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device, LinkKey, NetworkState, OwnedObjects, Problem
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import WriteSysctl
@@ -344,13 +343,17 @@ def test_an_address_that_is_nothing_without_its_link_is_refused_before_anything_
             check_servable(address, device(3, "eth0"), None, OUTLOOK)
 
 
-def test_a_namespace_is_a_name_or_a_path():
-    assert planned.namespace_file("blue") == Path("/run/netns/blue")
-    assert planned.namespace_file("/proc/7/ns/net") == Path("/proc/7/ns/net")
-    with pytest.raises(UsageError, match="it is not a valid name"):
-        planned.namespace_file("../blue")
-    with pytest.raises(UsageError, match="it is the namespace of this process"):
-        enter_namespace(f"/proc/{os.getpid()}/ns/net")
+def test_a_container_engine_that_hangs_is_not_a_container_that_does_not_run(tmp_path, monkeypatch):
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    engine.chmod(0o755)
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    monkeypatch.setattr(planned, "INSPECT_SECONDS", 0.2)
+    with pytest.raises(SelftestError) as raised:
+        planned.container_namespace("web")
+    assert raised.value.text == (
+        'enter the container "web": docker: no response in 0.2 s; podman: No such file or directory'
+    )
 
 
 # --- Options --------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from neuca_tools.errors import UsageError
+from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Address as Interface
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import KernelRoute
+from neuca_tools.selftest.measure.program import Program
 
 # RFC 1112, 4. What Python calls reserved of IPv6 includes the hosts behind NAT64 (RFC 6052).
 RESERVED = ip_network("240.0.0.0/4")
@@ -109,13 +110,38 @@ def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
 
 
 NAMED_NAMESPACES = Path("/run/netns")  # ip-netns(8)
+ENGINES = ("docker", "podman")
+INSPECT_SECONDS = 10.0  # for one of these to answer
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
-def namespace_file(name: str) -> Path:
-    """The file of a namespace: a path, or a name given by `ip netns add`. Raises UsageError."""
-    if name.startswith("/"):
-        return Path(name)
+def named_namespace(name: str) -> Path:
+    """The file of a namespace made by `ip netns add`. Raises UsageError."""
     if not NAME.fullmatch(name):
         raise UsageError(f'--netns "{name}": it is not a valid name of a network namespace')
     return NAMED_NAMESPACES / name
+
+
+def container_namespace(name: str) -> Path:
+    """The file of the network namespace of a running docker or podman container.
+
+    No program is needed in the container. Raises UsageError, SelftestError.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(f'--container "{name}": it is not a valid name of a container')
+    reasons = []
+    for engine in ENGINES:
+        try:
+            program = Program([engine, "inspect", "--format", "{{.State.Pid}}", name])
+        except OSError as error:
+            reasons.append(f"{engine}: {error.strerror}")
+            continue
+        result = program.end(INSPECT_SECONDS)
+        process = result.out.strip().decode("ascii", "replace")
+        if result.code == 0 and process.isdecimal() and process != "0":
+            return Path("/proc") / process / "ns" / "net"
+        reason = result.error.decode("utf-8", "replace").strip()[:200] or "it is not running"
+        if result.was_killed:
+            reason = f"no response in {INSPECT_SECONDS:g} s"
+        reasons.append(f"{engine}: {reason}")
+    raise SelftestError(f'enter the container "{name}": {"; ".join(reasons)}')
