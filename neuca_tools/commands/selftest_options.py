@@ -8,6 +8,7 @@ import socket
 import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Callable, Optional
 
 from neuca_tools.commands import selftest_parsers as parsers
@@ -21,6 +22,7 @@ from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
 
+NUMA_NODES = Path("/sys/devices/system/node")
 SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 # How to make a secret, and where one is usually kept.
 MAKE_SECRET = "(umask 077; head -c 32 /dev/urandom | base64 > {name}); copy it to the peer"
@@ -98,6 +100,7 @@ MEASURING_OPTIONS: Table = {
         default=frozenset(),
     ),
     "only": value("STEPS", "run only these steps, and reach", type=_step_names),
+    "numa": value("NODE", "run iperf3 on this NUMA node; auto selects the node of the NIC"),
     "ssh": value("HOST", "start the helper on the peer by ssh"),
     "secret-file": value("FILE", "file with the secret shared with the peer"),
 }
@@ -183,6 +186,7 @@ def measurement_options(arguments: argparse.Namespace, config: Config) -> Option
         rate=arguments.rate or _configured_value(section, "rate"),
         expect=arguments.expect or _configured_value(section, "expect"),
         interface=arguments.interface or section.get("interface") or None,
+        numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
         secret=read_secret(arguments, config),
         label=arguments.label or ("boot" if arguments.at_boot else None),
@@ -272,6 +276,14 @@ def _configured_value(section: Mapping[str, str], name: str) -> Any:  # noqa: AN
         return SETTINGS[name](section[name])
     except argparse.ArgumentTypeError as reason:
         raise UsageError(f"[selftest] {name}: {reason}") from None
+
+
+def _numa_node(word: Optional[str]) -> Optional[str]:
+    if word is not None and word != "auto" and not (word.isdecimal() and len(word) < 4):
+        raise UsageError(f'--numa "{word}": it is neither a number nor auto')
+    if word not in (None, "auto", "0") and not (NUMA_NODES / f"node{word}").is_dir():
+        raise UsageError(f"--numa {word}: this host has no such NUMA node")
+    return word
 
 
 # --- Peers ---

@@ -105,7 +105,7 @@ _SECRET = "--secret-file /etc/neuca/selftest.secret"
 GROUPS = (
     ("what to test", "plan time parallel bidir udp rate only skip rounds"),
     ("what to list", "peer last"),
-    ("the path", "interface netns container family port address"),
+    ("the path", "interface netns container family port address numa"),
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
     ("expectations", "expect rtt"),

@@ -64,7 +64,7 @@ def buffered(rmem, wmem, **values):
 PROFILE = {"a.a": "1", "b.b": "2 3", "c.c": "4", "d.d": "5"}
 CONGESTION = {"net.ipv4.tcp_congestion_control": "bbr"}
 AVAILABLE = {"net.ipv4.tcp_available_congestion_control": "reno cubic"}
-FAST = Link("eth1", "physical", mtu=9000, speed=25e9)
+FAST = Link("eth1", "physical", mtu=9000, speed=25e9, numa_node=1)
 SLOW = Link("eth1", "physical", mtu=1500, speed=1e8, max_speed=1e9)
 VETH = Link("veth1", "veth", mtu=1500, speed=10e9)
 HOSTS = {
@@ -90,6 +90,10 @@ HOSTS = {
     "line errors of the sender": replace(
         counted("sender", eth1__rx_frame_errors=7), local=Host(links=(Link("eth1", "physical"),))
     ),
+    "another NUMA node": of_host(links=(FAST,), numa_node=0),
+    "the same NUMA node": of_host(links=(FAST,), numa_node=1),
+    "another NUMA node of a slower link": of_host(links=(replace(FAST, speed=10e9),), numa_node=0),
+    "a NUMA node that is not known": of_host(links=(replace(FAST, numa_node=-1),), numa_node=0),
     "buffers are refused": failed("socket buffer size not set correctly"),
     "no such congestion control": failed("unable to set TCP_CONGESTION: No such file or directory"),
     "another program": failed("received an unknown control message (ensure other side is iperf3)"),

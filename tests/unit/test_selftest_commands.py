@@ -45,6 +45,7 @@ name@172.16.0.1 fd00::2
 --bidir --udp --rate 500M PEER
 PEER --skip udp,path
 --only tcp,udp PEER
+--numa auto PEER
 --ssh HOST PEER
 --interface eth1 PEER
 --netns NAME PEER
@@ -65,7 +66,7 @@ FORMER_SERVICES = """\
 --serve --netns NAME
 --serve --container NAME"""
 FORMER_OPTIONS = (
-    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --ssh"
+    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --numa --ssh"
     " --secret-file --interface --netns --container --family --label --at-boot --json --nagios --html"
     " --prometheus --serve --for --address --stdio"
 ).split()

@@ -227,6 +227,7 @@ CASES = {
             links=(Link("eth1", mtu=1500, pcie_speed="8.0 GT/s", pcie_max_speed="16.0 GT/s"),)
         ),
     ),
+    "D41": tcp(HEALTHY, local=Host(links=(Link("eth1", speed=100e9, numa_node=1),), numa_node=0)),
     "D42": Evidence(
         phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)
     ),
@@ -299,6 +300,7 @@ VERDICTS = {
     "D39": ("fault", "high", "path", 4),
     "D40": ("fault", "high", "local", 4),
     "D40 PCIe": ("fault", "high", "local", 4),
+    "D41": ("limit", "medium", "local", 0),
     "D42": ("limit", "high", "receiver", 0),
     "D42 conntrack": ("limit", "high", "receiver", 0),
     "D42 no port": ("limit", "high", "sender", 0),
@@ -380,7 +382,7 @@ def test_a_full_table_of_timewait_sockets_rejects_no_connection():
 
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     """A number is never used again for another condition."""
-    removed = {"D08", "D12", "D22", "D41", "D44", "D45"}
+    removed = {"D08", "D12", "D22", "D44", "D45"}
     last = max(int(cause.id[1:]) for cause in CONDITIONS)
     catalogue = {f"D{number:02}" for number in range(1, last + 1)} - removed
     assert all(cause.of_phase or cause.of_session for cause in CONDITIONS)

@@ -291,18 +291,20 @@ def test_a_device_without_a_kind_is_physical_unless_it_is_the_loopback_device(na
     assert (link.kind, link.parent) == (shown, "eth1")
 
 
-# The files of a NIC in sysfs; its speed, duplex, and the speeds of its slot.
+# The files of a NIC in sysfs; its speed, NUMA node, duplex, and the speeds of its slot.
 HARDWARE = [
-    ({"speed": "25000", "duplex": "full"}, (25e9, "full", None, None)),
-    ({"speed": "-1", "duplex": "unknown"}, (None, None, None, None)),
+    ({"speed": "25000", "duplex": "full"}, (25e9, None, "full", None, None)),
+    ({"speed": "-1", "duplex": "unknown"}, (None, None, None, None, None)),
     (
         {
+            "device/numa_node": "0",
             "device/current_link_speed": "8.0 GT/s PCIe",
             "device/max_link_speed": "16.0 GT/s PCIe",
         },
-        (None, None, "8.0 GT/s PCIe", "16.0 GT/s PCIe"),
+        (None, 0, None, "8.0 GT/s PCIe", "16.0 GT/s PCIe"),
     ),
-    ({"speed": "25000", "ifindex": "8"}, (None,) * 4),
+    ({"device/numa_node": "-1"}, (None,) * 5),
+    ({"speed": "25000", "ifindex": "8"}, (None,) * 5),
 ]
 
 
@@ -316,7 +318,7 @@ def test_the_hardware_of_a_nic_is_what_sysfs_shows(tmp_path, monkeypatch, files,
         path.write_text(f"{text}\n")
     device = Device(7, "eth9")
     link = facts._with_settings(Link("eth9", "physical"), device)
-    shown = (link.speed, link.duplex, link.pcie_speed, link.pcie_max_speed)
+    shown = (link.speed, link.numa_node, link.duplex, link.pcie_speed, link.pcie_max_speed)
     assert shown == values
     assert facts._with_settings(Link("eth9", "bond"), device) == Link("eth9", "bond")
 

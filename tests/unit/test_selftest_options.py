@@ -17,7 +17,7 @@ REPORTED = {"json": False, "nagios": False, "html": None, "prometheus": None}
 SERIES = {"csv": None, "svg": None}
 MEASURED = {
     "plan": None, "time": None, "parallel": None, "bidir": False, "udp": False, "rate": None, "only": None,
-    "skip": frozenset(), "port": None, "ssh": None, "secret_file": None, "expect": None, "config": None,
+    "skip": frozenset(), "port": None, "numa": None, "ssh": None, "secret_file": None, "expect": None, "config": None,
 }  # fmt: skip
 WITHIN = {"interface": None, "netns": None, "container": None}
 # The parser of a command, words that it needs, and what it returns for these alone.
@@ -98,6 +98,7 @@ SET = {
     "--only tcp,udp": {"only": frozenset({"tcp", "udp"})},
     "--skip path": {"skip": frozenset({"path"})},
     "--port 1024": {"port": 1024},
+    "--numa auto": {"numa": "auto"},
     "--ssh root@a": {"ssh": "root@a"},
     "--secret-file s": {"secret_file": "s"},
     "--config c": {"config": "c"},
@@ -135,7 +136,7 @@ SET = {
 }
 MEASURING = (
     "--plan quick;--time 3600;--parallel 8,1,8,128;--bidir;--udp;--rate 500M;--expect 5G;--only tcp,udp;--skip path;"
-    "--port 1024;--ssh root@a;--secret-file s;--config c"
+    "--port 1024;--numa auto;--ssh root@a;--secret-file s;--config c"
 )
 WHERE = "--interface eth1;--netns n;--container c"
 REPORTS = "--json;--nagios;--html h;--prometheus p"
@@ -254,7 +255,7 @@ def test_each_option_belongs_to_its_group_of_the_help():
             )
     wanted = {
         "what to test": "--plan --time --parallel --bidir --udp --rate --only --skip",
-        "the path": "--interface --netns --container --family --port",
+        "the path": "--interface --netns --container --family --port --numa",
         "the peer": "--ssh --secret-file",
         "expectations": "--expect",
         "output": "--json --nagios --html --prometheus --label",

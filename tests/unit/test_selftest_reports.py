@@ -426,7 +426,7 @@ def test_a_counter_is_no_mtu_whatever_its_name(field):
 @pytest.mark.parametrize("name", CASES)
 def test_every_figure_of_the_evidence_has_a_unit_or_a_name_of_the_kernel(name):
     """Counters, which have the kernel's names and a dot in them, are plain numbers."""
-    counts = "retransmits|segments|datagrams|times|streams|intervals|second|hosts|answers|probes|EADDRNOTAVAIL"
+    counts = "retransmits|segments|datagrams|times|streams|intervals|second|hosts|answers|probes|EADDRNOTAVAIL|NUMA"
     for finding in diagnose(CASES[name]).findings:
         for one in finding.evidence:
             line = fact_line(one)
@@ -562,6 +562,12 @@ def test_a_wrong_usage_is_not_critical_for_nagios(words, capsys):
     assert "usage: " in capsys.readouterr().err
 
 
+def test_a_numa_node_that_the_host_lacks_is_a_wrong_usage(tmp_path, capsys):
+    (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
+    assert run("--config", tmp_path / "config", "--numa", "707") == 2
+    assert capsys.readouterr().err.endswith("--numa 707: this host has no such NUMA node\n")
+
+
 def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
     tmp_path, capsys, monkeypatch
 ):
@@ -600,8 +606,8 @@ def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
             'DATAPLANE UNKNOWN - read "/nowhere/a/b": No such file or directory\n',
         ),
         (
-            ["run", "--nagios", "--config", "/dev/null", "224.0.0.1"],
-            "DATAPLANE UNKNOWN - test 224.0.0.1: it is not the address of a single host\n",
+            ["run", "--nagios", "--config", "/dev/null", "172.16.0.2", "--numa", "x"],
+            'DATAPLANE UNKNOWN - --numa "x": it is neither a number nor auto\n',
         ),
         (
             ["mesh", "report", "--nagios", "/nowhere"],

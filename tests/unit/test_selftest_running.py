@@ -67,8 +67,8 @@ def test_the_clients_command_line():
             )
         )
     ) == (f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
-    assert " ".join(command.client_command(ASKED._replace(udp=True, rate=1e9))) == (
-        f"{start} -u -b 1000000000"
+    assert " ".join(command.client_command(ASKED._replace(udp=True, rate=1e9, numa_nodes="1"))) == (
+        f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000"
     )
     assert command.client_command(ASKED._replace(direction="both"))[-1] == "--bidir"
     assert command.client_command(ASKED._replace(udp=True, length=312))[-3:] == ["-u", "-l", "312"]

@@ -294,10 +294,12 @@ def test_a_kernel_that_refuses_a_step_leaves_the_others():
     assert (step.verdict, step.text) == ("unknown", "cannot be measured: Permission denied")
 
 
-def test_a_program_that_is_missing_is_the_error_of_the_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("missing", ["iperf3", "numactl"])
+def test_a_program_that_is_missing_is_the_error_of_the_run(tmp_path, monkeypatch, missing):
     monkeypatch.setattr(program, "PATH", str(tmp_path))
-    (phase,) = conduct.run_test("tcp", conduct.Test(HERE, 45678, 1.0))
-    assert phase.run.error == "start iperf3: No such file or directory"
+    own = conduct.Test(HERE, 45678, 1.0, numa_nodes="0" if missing == "numactl" else None)
+    (phase,) = conduct.run_test("tcp", own)
+    assert phase.run.error == f"start {missing}: No such file or directory"
     assert (phase.run.protocol, phase.direction, phase.raw) == ("tcp", "forward", "")
 
 

@@ -1,4 +1,4 @@
-"""D29, D36 to D38, D40, D46: the two hosts, their devices and their tuning."""
+"""D29, D36 to D38, D40, D41, D46: the two hosts, their devices and their tuning."""
 
 # SPDX-License-Identifier: MIT
 
@@ -21,6 +21,7 @@ from neuca_tools.selftest.conditions.messages import error_text
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
+FAST_LINK = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
 NOISE_BYTES, ELSEWHERE_SHARE = 1e6, 0.1
@@ -110,6 +111,29 @@ def _line_errors(link: Link, end: str, session: Session) -> Iterable[Fact]:
     samples = (look.samples_of(end) for look in session.looks)
     grown = (counter_growth(each, name) for each in samples for name in names)
     return islice(filter(None, grown), 1)
+
+
+@for_each_host
+def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
+    """iperf3 ran on another NUMA node than that of a fast NIC."""
+    links = host.on_path
+    # sysfs has -1 for a device without a node.
+    nodes = {-1 if link.numa_node is None else link.numa_node for link in links} - {-1}
+    if host.numa_node is None or not nodes or host.numa_node in nodes:
+        return None
+    if not any((link.speed or 0) > FAST_LINK for link in links):
+        return None
+    node = min(nodes)
+    return Hit(
+        0.25,
+        f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node "
+        f"{node}",
+        (Fact("NUMA node", node, host.numa_node),),
+        f"neuca-selftest --numa {node}, or run the program with numactl --cpunodebind={node} "
+        f"--membind={node}",
+        end,
+        confidence="medium",
+    )
 
 
 def wrong_way(session: Session) -> Optional[Hit]:

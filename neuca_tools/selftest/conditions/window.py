@@ -12,8 +12,6 @@ from neuca_tools.selftest.conditions.base import Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import is_bbr
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
-    Flow,
-    Run,
     in_flight,
     is_flat,
     known_round_trips,

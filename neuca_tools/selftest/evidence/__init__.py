@@ -149,6 +149,7 @@ class Link:
     duplex: Optional[str] = None
     qdisc: Optional[str] = None
     txqueuelen: Optional[int] = None
+    numa_node: Optional[int] = None
     offloads: Mapping[str, bool] = field(default_factory=dict)
     rings: Mapping[str, int] = field(default_factory=dict)
     pcie_speed: Optional[str] = None
@@ -168,9 +169,9 @@ class Host:
 
     `wanted` are the sysctls that tuning asks for. `path` names the devices on the path to the peer,
     the one with the address first; `planned` is the device that packets to it should use.
-    `route_mtu` is what the kernel learned for the peer (ip route get). `log` are the kernel
-    messages during the test. `drift` are the changes that a pass of the agent would make now,
-    `agent` its version.
+    `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node` that of the CPU
+    on which iperf3 ran. `log` are the kernel messages during the test. `drift` are the changes
+    that a pass of the agent would make now, `agent` its version.
     """
 
     name: Optional[str] = None
@@ -182,6 +183,7 @@ class Host:
     path: tuple[str, ...] = ()
     planned: Optional[str] = None
     route_mtu: Optional[int] = None
+    numa_node: Optional[int] = None
     log: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
     agent: Optional[str] = None

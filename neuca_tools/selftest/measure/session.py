@@ -8,6 +8,7 @@ Nothing is sent before `permit` has confirmed that a test may use the route to t
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Optional
 
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
@@ -39,6 +40,7 @@ class PeerTest(ThroughputSteps):
     ) -> None:
         super().__init__(address, options, report_step)
         self._plan = plan
+        self._node: Optional[int] = None
 
     def run(self) -> Evidence:
         """Run every step in order.
@@ -57,7 +59,7 @@ class PeerTest(ThroughputSteps):
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
-        local = replace(self._describe_local(route), log=messages.end())
+        local = replace(self._describe_local(route), log=messages.end(), numa_node=self._node)
         return replace(self._evidence, local=local)
 
     def _describe_local(self, route: PeerRoute) -> Host:
@@ -71,6 +73,9 @@ class PeerTest(ThroughputSteps):
             return
         local = self._describe_local(route)
         self._devices = local.path
+        self._node = facts.node_for(local, self._options.numa)
+        numa = None if self._node is None else str(self._node)
+        self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
         self._run_step("latency", self._measure_latency)
         # First, because a packet that is too large for the path tells the kernel its MTU, which is

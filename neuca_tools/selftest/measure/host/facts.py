@@ -52,7 +52,7 @@ OFFLOADS = {
 SWAP_SEPARATORS = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
 # The files with the hardware properties of a NIC.
-HARDWARE = "speed duplex device/current_link_speed device/max_link_speed".split()
+HARDWARE = "speed duplex device/numa_node device/current_link_speed device/max_link_speed".split()
 # The most lines of the kernel's log that are kept, and characters of each.
 MAX_LOG_LINES = 1000
 LOG_LINE_CHARACTERS = 1024
@@ -126,6 +126,17 @@ def devices_below(devices: Mapping[int, Device], index: int) -> list[Device]:
     return chain
 
 
+def node_for(host: Host, option: Optional[str]) -> Optional[int]:
+    """The NUMA node to run iperf3 on; None for any.
+
+    `option` is the number of a node, or "auto" for the lowest one of the NICs on the path.
+    """
+    if option != "auto":
+        return None if option is None else int(option)
+    nodes = (link.numa_node for link in host.links if link.name in host.path)
+    return min((node for node in nodes if node is not None), default=None)
+
+
 def iperf3_version() -> Optional[str]:
     """The version of iperf3; None if it is not installed."""
     try:
@@ -170,6 +181,7 @@ def _with_settings(link: Link, device: Device) -> Link:
         speed=speed * 1e6 if speed else None,
         max_speed=fastest,
         duplex=hardware.get("duplex"),
+        numa_node=_parse_number(hardware.get("device/numa_node", "")),
         pcie_speed=hardware.get("device/current_link_speed"),
         pcie_max_speed=hardware.get("device/max_link_speed"),
     )
@@ -204,7 +216,7 @@ def _read_hardware(device: Device) -> dict[str, str]:
 
 
 def _parse_number(text: str) -> Optional[int]:
-    """None for no number and for -1, by which sysfs shows that there is no speed."""
+    """None for no number and for -1, by which sysfs shows that there is no speed or NUMA node."""
     return int(text) if text.isdecimal() else None
 
 

@@ -37,8 +37,8 @@ class Test(NamedTuple):
     """One run of a client.
 
     `rate` in bit/s, of all streams together: what UDP offers, or a limit for TCP. `direction` is
-    forward, reverse or both. `length` is the size of a datagram in bytes, 0 for that of whole
-    packets.
+    forward, reverse or both. `numa_nodes` are the nodes to run on, as numactl takes them. `length`
+    is the size of a datagram in bytes, 0 for that of whole packets.
     """
 
     peer: Address
@@ -49,6 +49,7 @@ class Test(NamedTuple):
     direction: str = "forward"
     udp: bool = False
     rate: Optional[float] = None
+    numa_nodes: Optional[str] = None
     length: int = 0
 
     @property
@@ -57,8 +58,11 @@ class Test(NamedTuple):
 
 
 def client_command(test: Test) -> list[str]:
+    command = []
+    if test.numa_nodes is not None:
+        command += ["numactl", f"--cpunodebind={test.numa_nodes}", f"--membind={test.numa_nodes}"]
     seconds = max(1, round(test.seconds))
-    command = [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
+    command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
     flows = 2 * test.streams if test.direction == "both" else test.streams
     command += ["-i", _interval(test.seconds, flows, MAX_JSON_INTERVALS)]
     command += f"-J --connect-timeout {CONNECT_MILLISECONDS} --get-server-output".split()

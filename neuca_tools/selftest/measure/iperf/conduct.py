@@ -44,7 +44,8 @@ def run_test(
     try:
         result, local = _watch_client(test, devices, probe, grace)
     except OSError as error:
-        result = ProgramResult(1, b"", f"start iperf3: {error.strerror}".encode())
+        program = "numactl" if test.numa_nodes else "iperf3"
+        result = ProgramResult(1, b"", f"start {program}: {error.strerror}".encode())
     if helper:
         peer = helper.finish()
     first, *others = _phases_of(name, test, run_of(test, result), local, peer)

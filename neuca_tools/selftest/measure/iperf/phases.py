@@ -141,6 +141,7 @@ class ThroughputSteps:
             seconds,
             source=self._source,
             rate=rate,
+            numa_nodes=self._options.numa,
         )
 
     def _new_requests(self) -> Requests:

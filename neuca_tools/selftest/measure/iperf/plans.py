@@ -38,8 +38,8 @@ class Options:
 
     `seconds` are those of each throughput test, `parallel` the numbers of streams to test with, and
     `round_trips` those that are measured on the idle path. Rates are in bit/s: `rate` limits every
-    step, `expect` is what the path should reach. `source` is the address of this host to test from;
-    None for the kernel's choice.
+    step, `expect` is what the path should reach. `numa` is the number of a node, or "auto" for the
+    NIC's. `source` is the address of this host to test from; None for the kernel's choice.
     """
 
     steps: frozenset[str] = frozenset(STEPS)
@@ -50,6 +50,7 @@ class Options:
     rate: Optional[float] = None
     expect: Optional[float] = None
     interface: Optional[str] = None
+    numa: Optional[str] = None
     ssh: Optional[str] = None
     secret: Optional[bytes] = None
     label: Optional[str] = None
