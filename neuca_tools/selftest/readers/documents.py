@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: MIT
 
 import codecs
+import gzip
+import io
 import json
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +31,9 @@ from neuca_tools.selftest.readers.split import join_ends, split_runs
 
 OPPOSITE: Mapping[Direction, Direction] = {"forward": "reverse", "reverse": "forward"}
 REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
+GZIP = b"\x1f\x8b"  # RFC 1952
+# Bytes that a compressed document may expand to.
+MAX_EXPANDED = 32 * 1024 * 1024
 
 
 def evidence_of(
@@ -35,9 +41,10 @@ def evidence_of(
 ) -> Evidence:
     """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
 
-    Raises SelftestError if there is no result of iperf in it, and for a self-test's evidence that
-    is damaged or of another version.
+    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf in
+    it, and for a self-test's evidence that is damaged or of another version.
     """
+    content = expand_gzip(content)
     if len(content) > MAX_DOCUMENT_BYTES:
         raise SelftestError(
             f"read the output of iperf: it is larger than {MAX_DOCUMENT_BYTES >> 20} MiB"
@@ -91,6 +98,21 @@ def _phase_name(run: Run) -> str:
     if len(run.flows) > 1:
         return "tcp-bidir"
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
+
+
+def expand_gzip(content: bytes) -> bytes:
+    """The content, decompressed if it is gzip. Raises SelftestError."""
+    if not content.startswith(GZIP):
+        return content
+    try:
+        document = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_EXPANDED + 1)
+    except EOFError:
+        raise SelftestError("read the gzip file: it is truncated") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise SelftestError("read the gzip file: it is damaged") from None
+    if len(document) > MAX_EXPANDED:
+        raise SelftestError(f"read the gzip file: it expands to more than {MAX_EXPANDED >> 20} MiB")
+    return document
 
 
 def _read_report(content: bytes) -> Optional[Evidence]:
