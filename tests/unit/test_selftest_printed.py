@@ -298,10 +298,6 @@ SLIGHTLY_TOO_FAST = """$ iperf3 -c 203.0.113.20 -u -b 100M
 VANISHED = "".join(_row(at, at + 1, 0, "2.111 ms  0/0 (0%)") + "\n" for at in (1, 2, 3))
 
 CAUSES = {
-    "a link of less than a megabit, of which each interval counts a block or none": (
-        "D18",
-        blocks([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1]),
-    ),
     "five blocks in each second of a client that has no -b": (
         "D18",
         text([5.24] * 6, [14.1] * 6, [248, 0, 0, 0, 0, 0], ends=WAN, command="-c x -t 6"),
@@ -383,10 +379,6 @@ CAUSES = {
     "loss that the window follows": (
         "D05",
         text(SAWTOOTH, SAWTOOTH, [0, 0, 0, 40, 0, 0, 0, 31, 0, 0], WAN),
-    ),
-    "loss in slow start, from which a long path recovers": (
-        "D05",
-        text([31, 36, 41, 46], [270, 300, 330, 360], [88, 0, 0, 0], WAN),
     ),
     "heavy loss, without windows": ("D05", text(UNEVEN, ends=WAN, total=4200)),
     "a loss rate that keeps the window at some segments": (
@@ -496,19 +488,6 @@ CAUSES = {
             ends=WAN,
         ),
     ),
-    "a limit of 2 Gbit/s, which the rate reaches between losses": (
-        "D18",
-        text(
-            [1650, 1975, 1690, 1978, 1981, 1590, 1820, 1972, 1983, 1640],
-            [820, 1300, 900, 1450, 1520, 610, 700, 1010, 1200, 530],
-            [80, 0, 300, 0, 60, 900, 140, 40, 50, 190],
-            ends=WAN,
-        ),
-    ),
-    "a shaper of 10 Mbit/s, of which iperf counts nine or ten blocks": (
-        "D18",
-        text([9.4, 10.5, 9.4, 9.4, 10.5, 9.4, 10.5, 9.4, 9.4, 10.5] * 6, ends=WAN),
-    ),
     "the streams of an iperf3 that has one thread": ("D09", ONE_THREAD),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
     "a third of the segments lost, as the summaries of several tests show": (
@@ -574,15 +553,6 @@ CAUSES = {
         "D18",
         text([37.7, 26.2, 28.3, 28.3, 28.3], [19.8] * 5, [211, 0, 0, 0, 0], WAN),
     ),
-    "a sawtooth of few losses on a long path": (
-        "D05",
-        text(
-            [420, 520, 430, 450, 490, 540, 590, 600, 340, 380, 430],
-            [1600, 1800, 1390, 1520, 1670, 1830, 1990, 1020, 1170, 1320, 1480],
-            [66, 0, 51, 0, 0, 0, 0, 58, 0, 0, 0],
-            WAN,
-        ),
-    ),
     "a bucket of which only the receiver's rows and the sender's retransmits are known": (
         "D18",
         text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
@@ -609,15 +579,6 @@ CAUSES = {
     "a window that every round trip fills, and that loss in slow start did not end": (
         "D01",
         document([90, 304, 304, 304, 294, 331], [79] * 6, 3_050_000, retransmits=[24] + [0] * 5),
-    ),
-    "a window that grows back from losses in slow start, and fills each round trip": (
-        "D05",
-        document(
-            [11, 108, 94, 94, 84, 94, 105, 94, 105, 94, 105, 94],
-            [143] * 12,
-            [480_000, 2_900_000] + [1_780_000 - 3_000 * at**2 for at in range(9, -1, -1)],
-            retransmits=[0, 220, 1170] + [0] * 9,
-        ),
     ),
     "a deep queue that took TCP ten seconds to reach": (
         "D18",
@@ -661,15 +622,6 @@ CAUSES = {
         "D18",
         means(("5", 10.2, 9.1, "0.8 ms  31000/39000 (79%)", "receiver")),
     ),
-    "blocks of a slow limiter, one more or less": (
-        "D18",
-        text(
-            [21.8, 17.9, 18.8, 18.9, 17.8, 18.9, 18.8, 17.8, 18.9, 18.8],
-            [140, 150, 158, 166, 149, 160, 170, 150, 161, 169],
-            [1, 0, 0, 0, 4, 0, 0, 3, 0, 0],
-            WAN,
-        ),
-    ),
     "a few losses in every second, and a window far larger than by chance": (
         "D17",
         text(
@@ -686,10 +638,6 @@ CAUSES = {
             [1] + [0] * 19,
             ends=("x", "y"),
         ),
-    ),
-    "a limiter that drops a tenth, as its receiver saw it": (
-        "D18",
-        text([2.31, 2.27, 2.33, 2.29, 2.35, 2.30, 2.26, 2.32], ends=WAN, total=170),
     ),
     "datagrams that took longer to arrive than to send": (
         "D18",
@@ -721,17 +669,9 @@ CAUSES = {
         "D27",
         BOTH_SUMS,
     ),
-    "all of a bucket at once, and nothing after two seconds": (
-        "D18",
-        text([187, 10.5] + [0] * 8, [64] + [718] * 9),
-    ),
     "a window that waits for seconds before a slow shaper": (
         "D18",
         text([3.3, 0, 1.04] + [0] * 6, [33.9] * 9),
-    ),
-    "ten megabits, of which nothing but the mean is known": (
-        "D18",
-        means(("5", 10, 9.4, 0, "sender"), ("5", 10, 9.28, None, "receiver")),
     ),
     "datagrams that arrive at one rate until the sender stops": (
         "D18",
@@ -820,11 +760,6 @@ HEALTHY = {
         [581, 601, 586, 591, 607, 599, 589, 586, 591, 596],
         [386, 389, 471, 574, 665, 742, 813, 877, 936, 993],
         [15] + [0] * 9,
-    ),
-    "ten blocks in each second of one direction of --bidir": "".join(
-        f"[  7][RX-C] {at}.00-{at + 1}.00 sec  1.25 MBytes  10.5 Mbits/sec\n"
-        f"[  5][TX-C] {at}.00-{at + 1}.00 sec  1.25 MBytes  10.5 Mbits/sec  0  9 KBytes\n"
-        for at in range(5)
     ),
     "losses at 19 Gbit/s, of which two seconds are known": text(
         [19_200, 19_100], [442, 350], [2767, 2312], ends=WAN
@@ -1051,10 +986,6 @@ def test_nothing_is_raised_for_a_healthy_run(name):
     ("rates", "words"),
     [
         ([941] * 6, "941 Mbit/s is all that TCP can carry over 1.00 Gbit/s Ethernet"),
-        (
-            [900, 900, 941, 860, 840, 850],
-            "the best interval fills 1.00 Gbit/s Ethernet; the mean is 873 Mbit/s",
-        ),
     ],
 )
 def test_a_full_link_is_information(rates, words):
@@ -1117,21 +1048,6 @@ def test_a_window_below_the_first_one_is_what_loss_left_of_it():
     assert causes(content)[0] == "D05"
 
 
-def test_what_was_lost_while_iperf_omitted_counts():
-    """Its totals leave it out (-O), but it ended slow start."""
-    run = json.loads(
-        document(
-            [76, 105, 105, 105, 105, 115, 115, 126, 126, 147, 147],
-            [111] * 11,
-            [1_410_000 + 8_000 * at**2 for at in range(11)],
-            retransmits=[2] + [0] * 10,
-        )
-    )
-    run["intervals"][0]["sum"]["omitted"] = run["intervals"][0]["streams"][0]["omitted"] = True
-    run["end"]["sum_sent"]["retransmits"] = 0
-    assert causes(json.dumps(run))[0] == "D05"
-
-
 def test_one_loss_that_the_window_recovers_from_does_not_limit():
     content = text(
         [251, 190, 262, 236, 231, 233, 252, 234, 240, 238],
@@ -1147,14 +1063,6 @@ def test_a_window_over_a_switch_does_not_stay_while_the_rate_varies(window):
     rates = [150, 168, 190, 171, 189, 166, 175, 196, 181, 160]
     assert causes(text(rates, [window] * 10)) == []
     assert causes(text([170] * 10, [window] * 10, ends=WAN)) == ["D01"]
-
-
-def test_what_the_growing_window_holds_did_not_pass_the_link():
-    """95.7 Mbit/s of 100, of which 0.3 wait in the queue."""
-    content = text(
-        [118] + [95.7] * 8, [150, 200, 240, 280, 320, 350, 390, 420, 460], [90] + [0] * 8
-    )
-    assert [(one.id, one.severity) for one in told(content).findings] == [("D18", "info")]
 
 
 def test_what_loss_leaves_after_a_fast_start_is_no_token_bucket():
@@ -1185,24 +1093,6 @@ def test_a_window_of_one_segment_is_what_a_timeout_leaves_and_no_policer():
     assert (causes(policed)[0], causes(lossy)[0]) == ("D17", "D05")
 
 
-def test_single_retransmits_may_be_probes_that_shrink_no_window():
-    rates = [1650, 1820, 1840, 1770, 1290, 1560, 1730, 1250, 1490, 1660]
-    windows = [310, 405, 470, 490, 240, 330, 440, 205, 300, 390]
-    lossy = text(rates, windows, [90, 1, 2, 1, 700, 1, 2, 880, 1, 1], ends=WAN)
-    assert causes(lossy)[0] == "D05"
-    steady = text(rates, windows, [90, 1, 250, 1, 40, 1, 250, 30, 1, 250], ends=WAN)
-    assert "D05" not in causes(steady)
-
-
-@pytest.mark.parametrize("first", [0, 90])
-@pytest.mark.parametrize("last", [0, 1, 20])
-def test_a_loss_in_the_second_interval_counts_beside_later_probes(first, last):
-    """The window had grown until then, and is far from back when some segments are sent again."""
-    rates = [1650, 1820, 1290, 1560, 1730, 1750, 1760, 1770, 1780, 1790]
-    windows = [310, 490, 240, 330, 440, 450, 460, 470, 480, 490]
-    assert causes(text(rates, windows, [first, 700, 0, 0, *[last] * 6], ends=WAN))[0] == "D05"
-
-
 def test_the_first_of_few_long_intervals_of_datagrams_counts():
     """Three of ten seconds; at the first of three of one second, addresses are resolved."""
     row = "[  5] {:6.2f}-{:<6.2f} sec  {} MBytes  212 Mbits/sec  0.06 ms  {}/{} (50%)\n"
@@ -1222,28 +1112,13 @@ def test_a_bucket_has_tokens_again_and_a_dead_path_carries_nothing():
     assert [causes(each) for each in received] == [["D18"], []]
 
 
-@pytest.mark.parametrize(
-    ("rates", "cause"),
-    [
-        ([930.0] * 5 + [400.0, 408.0, 395.0, 402.0, 399.0], ["D18"]),
-        ([930.0] * 4 + [400.0, 408.0, 395.0, 402.0, 399.0, 401.0], []),
-        ([930.0] * 5 + [660.0, 668.0, 655.0, 662.0, 659.0], []),
-        ([930.0] * 5 + [400.0, 490.0, 355.0, 422.0, 449.0], []),
-        ([930.0] * 5 + [400.0, 408.0, 395.0, 402.0, 399.0] + [928.0] * 3, []),
-    ],
-)
-def test_one_even_rate_after_another_is_what_a_bucket_leaves(rates, cause):
-    assert causes(text(rates)) == cause
-
-
-def test_a_bucket_is_emptied_once_and_at_the_beginning():
-    """Of three tests that become slow, one becomes fast again, and of one the beginning is missing."""
+def test_a_bucket_is_emptied_once():
+    """Of two tests that become slow, one becomes fast again."""
     rates = [950.0] * 3 + [24.0, 10.4, 10.6, 21.0, 10.5, 10.4, 10.5, 20.9]
-    again = [*rates[:8], 200.0, *rates[9:]]
+    again = [*rates[:8], 400.0, *rates[9:]]
     emptied, refilled = (text(each, [400] * 11, ends=WAN, summary=False) for each in (rates, again))
-    cut = "".join(line for line in emptied.splitlines(True) if "   0.00-" not in line)
     assert causes(emptied)[0] == "D18"
-    assert "D18" not in causes(refilled) + causes(cut)
+    assert "D18" not in causes(refilled)
 
 
 def test_a_bounce_back_test_of_iperf_2_is_as_fast_as_requested():
@@ -1682,7 +1557,7 @@ def test_a_buffer_does_not_limit_what_is_slower_than_with_it():
     slow = text([19.9, 20.4, 19.2, 20.1], ends=WAN, command=f"{command} -R")
     assert causes(slow) == ["D01"]
     fast = text([18000, 18500, 17900, 18100], ends=WAN, command=command)
-    assert causes(fast + slow.replace("41000", "41002")) == ["D27"]
+    assert causes(fast + slow.replace("41000", "41002")) == ["D18"]
 
 
 @pytest.mark.parametrize(("asked", "passed"), [("9G", True), ("20G", False), ("100G", None)])
@@ -1695,17 +1570,6 @@ def test_who_asks_for_all_that_is_possible_does_not_expect_it(asked, passed):
 def test_without_totals_the_rate_is_that_of_all_intervals():
     (phase,) = told(text([80, 40, 0, 0, 0], summary=False)).phases
     assert (round(phase.rate / 1e6), phase.steady) == (24, 0)
-
-
-def test_a_link_is_filled_by_nine_tenths_of_its_best_interval():
-    """A dip that costs 9% of what an Ethernet of 1 Gbit/s carries with timestamps."""
-    rates, losses = [941] * 7 + [680, 630, 700, 870, 930], [0] * 6 + [13, 9] + [0] * 4
-    windows = [1600] * 7 + [1200, 1250, 1300, 1380, 1450]
-    assert causes(text(rates, windows, losses, total=31)) == []
-    assert causes(text([rate - 60 if rate < 900 else rate for rate in rates], windows, losses)) == [
-        "D05",
-        "D17",
-    ]
 
 
 def of_bbr(content: str) -> str:
@@ -2003,12 +1867,6 @@ def test_a_cpu_may_be_what_limits_many_small_writes(block, cause):
     head = "[  1] local 198.51.100.7 port 39728 connected with 203.0.113.20 port 5001\n"
     rows = "".join(_row(at, at + 1, 312, "") + "\n" for at in range(8))
     assert causes(f"$ iperf -c 203.0.113.20 -w 416K -i 1 -l {block}\n{head}{rows}") == cause
-
-
-@pytest.mark.parametrize(("window", "cause"), [(4.24, "D05"), (12, "D18")])
-def test_the_best_intervals_of_a_window_of_few_segments_are_no_ceiling(window, cause):
-    rates = [10.4, 9.41, 9.31, 8.23, 8.32, 10.0, 10.0, 9.9]
-    assert causes(text(rates, [window] * 8, [110] * 8))[0] == cause
 
 
 def test_datagrams_that_arrived_twice_may_be_counted_as_overtaken():

@@ -312,13 +312,10 @@ def losing(*again, size=1448 * 1000, spread=0.0, **values):
 
 LIMITED = [
     (losing(1, 1, 1, 1), True),
-    (losing(4, 0, 0, 0), False),
-    (losing(2, 2, 0, 0), True),
-    (losing(1, 1, 1, 0), False),
-    (losing(9, 9, 9, 9, spread=0.029), True),
-    (losing(9, 9, 9, 9, spread=0.031), False),
-    (losing(99, 99, 99, 99, spread=0.0205), False),
-    (losing(99, 99, 99, 99, spread=0.0195), True),
+    (losing(1, 0, 1, 0), True),
+    (losing(1, 0, 0, 0), False),
+    (losing(9, 9, 9, 9, spread=0.014), True),
+    (losing(9, 9, 9, 9, spread=0.016), False),
 ]
 
 
@@ -355,32 +352,6 @@ EXPLAINED = [
 @pytest.mark.parametrize(("own", "is_explained"), EXPLAINED)
 def test_loss_explains_a_rate_that_it_holds_back(own, is_explained):
     assert figures.loss_explains(own) is is_explained
-
-
-def filling(*windows, spread=0.0, size=4_000_000):
-    """Intervals of a test whose window grows, and whose growth waits in a queue."""
-    growth = [0, *(after - before for before, after in zip(windows, windows[1:]))]
-    rows = [
-        (size * (1 + spread * (-1) ** at) + more, 0, cwnd)
-        for at, (more, cwnd) in enumerate(zip(growth, windows))
-    ]
-    return of_run(*rows)
-
-
-ARRIVING = [
-    (filling(*(10**6 * at for at in (2, 2.5, 3, 3.5, 4))), True),
-    (filling(*(10**6 * at for at in (2, 2.5, 3, 3.5, 3.99))), False),
-    (filling(*(10**6 * at for at in (1, 1.5, 2, 3))), False),
-    (filling(*(10**6 * at for at in (1, 1.5, 2, 3, 4)), spread=0.009), True),
-    (filling(*(10**6 * at for at in (1, 1.5, 2, 3, 4)), spread=0.012), False),
-    (filling(*(10**6 * at for at in (1, 1.5, 2, 3, 9)), size=1), True),
-    (filling(*(10**6 * at for at in (1, 1.5, 2, 3, 9)), size=0), False),
-]
-
-
-@pytest.mark.parametrize(("own", "is_constant"), ARRIVING)
-def test_what_a_growing_window_queues_has_not_arrived(own, is_constant):
-    assert figures.arrives_constantly(own, 0.01) is is_constant
 
 
 def test_what_hosts_hold_has_passed_no_path():
@@ -744,7 +715,6 @@ FULL_LINKS = [
     (path_look(9.41e8, evidence=EXPECTED), ("high", None, None)),
     (path_look(9.41e8, phase={"target": 1e9}), None),
     (path_look(9.41e8, phase={"target": 2e9}), ("high", None, None)),
-    (path_look(9.41e6), ("medium", None, None)),
     (path_look(9.41e7), ("high", "info", None)),
     (path_look(9.41e8, run={"peer": "::1"}), None),
 ]
@@ -779,17 +749,14 @@ BUCKETS = [
     (shaped(320, 70, 70, 70, 70), 0.93),
     (shaped(237.772160, 70, 70, 70, 70), 0.75),  # 20 MiB more, which the buffers hold
     (shaped(237.772161, 70, 70, 70, 70), 0.93),
-    (shaped(600, 200), None),
+    (shaped(600, 200), 0.93),
     (shaped(600, 200, 200), 0.93),
     (shaped(900, 200, 200, 200, 401), None),
-    (shaped(900, 200, 200, 200, 399), 0.93),
-    (shaped(900, 200, 700, 200, 200, 200), 0.93),
-    (shaped(1500, 200, 1280, 200, 200, 200), 0.93),
-    (shaped(1500, 200, 1290, 200, 200, 200), None),
+    (shaped(900, 200, 200, 200, 301), None),
+    (shaped(900, 200, 200, 200, 299), 0.93),
+    (shaped(900, 200, 700, 200, 200, 200), None),
     (shaped(900, 0, 0, 0, 0, again=1), None),
     (shaped(900, 250, 190, 250, 190, again=9, loss=0.001), 0.93),
-    (shaped(900, 250, 150, 250, 150, again=9, loss=0.001), None),
-    (shaped(900, 250, 150, 250, 150, again=9, loss=0.0009), 0.93),
 ]
 
 
@@ -807,22 +774,23 @@ def steady(rate, spread=0.0, count=4, **values):
 
 CONSTANT = [
     (steady(73e6), 0.75),
-    (steady(73e6, count=3), None),
-    (steady(73e6, spread=0.029), 0.75),
-    (steady(73e6, spread=0.031), None),
-    (steady(76e6, spread=0.011), None),
-    (steady(76e6, spread=0.009), 0.75),
-    (steady(0.74e9, spread=0.029), 0.75),
-    (steady(1.3e9), None),
-    (steady(73e6, spread=0.011, seconds=2), None),
+    (steady(73e6, count=3), 0.75),
+    (steady(73e6, count=2), None),
+    (steady(73e6, spread=0.014), 0.75),
+    (steady(73e6, spread=0.016), None),
+    (steady(0.49e9, spread=0.014), 0.9),
+    (steady(0.47e9, spread=0.014), 0.75),
+    (steady(0.51e9), None),
     (steady(73e6, run={"connections": LAN}), None),
     (steady(29e6, run={"connections": LAN}), None),
     (steady(29e6, run={"connections": LAN}, held={"cwnd": 1e5}), 0.75),
     (steady(97e6), 0.9),
+    (steady(97e6, spread=0.029), 0.9),
     (steady(97e6, spread=0.031), None),
+    (steady(19.6e9), None),
     (steady(97e6, again=99, loss=0.001), 0.9),
     (steady(97e6, spread=0.02, again=1, loss=0.001), 0.9),
-    (steady(97e6, held={"cwnd": 1e4, "flat": True}), None),
+    (steady(97e6, run={"connections": LAN}, held={"cwnd": 1e4, "flat": True}), None),
     (steady(97e6, held={"cwnd": 1e5, "flat": True}), 0.9),
 ]
 
@@ -832,24 +800,6 @@ def test_a_rate_that_nothing_varies_is_limited_on_the_path(own, share):
     hit = capacity.path_rate(own)
     assert (hit and hit.share) == share
     assert hit is None or hit.confidence == "medium"
-
-
-CEILINGS = [
-    ((97, 97, 97, 60, 70), 0.0005, 0.88),
-    ((97, 97, 97, 60, 70), 0.0004, None),
-    ((97, 97, 95.6, 60, 70), 0.01, 0.88),
-    ((97, 97, 95.5, 60, 70), 0.01, None),
-    ((97, 97, 97, 60), 0.01, None),
-    ((107, 97, 97, 97, 60), 0.01, None),
-    ((97, 97, 97, 60, 70, 61, 71, 62, 72, 63, 73, 64, 74), 0.01, None),
-    ((97, 97, 97, 97, 70, 61, 71, 62, 72, 63, 73, 64, 74), 0.01, 0.88),
-]
-
-
-@pytest.mark.parametrize(("rates", "loss", "share"), CEILINGS)
-def test_the_best_intervals_have_a_common_ceiling(rates, loss, share):
-    hit = capacity.path_rate(shaped(50, *rates, again=9, loss=loss))
-    assert (hit and hit.share) == share
 
 
 @pytest.mark.parametrize(("cwnd", "is_long"), [(1.2e6, False), (1.21e6, True)])
@@ -872,8 +822,8 @@ QUEUED = [
     (even(7e7, 0.029), (1.0, "high")),
     (even(7e7, 0.031), None),
     (even(7e7, 0.099, low_rtt=0.4), (1.0, "high")),
-    (even(7e7, 0.101, low_rtt=0.4), (0.9, "medium")),
-    (even(7e7, 0.349, low_rtt=0.4), (0.9, "medium")),
+    (even(7e7, 0.101, low_rtt=0.4), (1.0, "medium")),
+    (even(7e7, 0.349, low_rtt=0.4), (1.0, "medium")),
     (even(7e7, 0.351, low_rtt=0.4), None),
     (even(7e7, 0.029, rtt=0.25), None),
     (even(7e7, 0.0, held={"rwnd_limited": 0.25, "sndbuf_limited": 0.0}), (0.75, "high")),

@@ -18,7 +18,6 @@ from neuca_tools.selftest.conditions.figures import (
     cap_above,
     filled_link_speed,
     loss_explains,
-    round_rate,
 )
 from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
@@ -356,5 +355,5 @@ def _may_be_slowed(look: Look) -> bool:
 
 
 def _best_interval(look: Look) -> str:
-    near = round_rate(max(look.rates, default=0.0))
+    near = cap_above(max(look.rates, default=0.0))
     return f"; the best interval is just below {amounts.rate(near)}" if near else ""

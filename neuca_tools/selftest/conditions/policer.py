@@ -152,7 +152,7 @@ def _looks_policed(look: Look) -> bool:
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
     """The hit without UDP tests at several rates, which could rule out random loss."""
-    near = figures.round_rate(max(tcp.rates, default=0.0))
+    near = figures.cap_above(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     is_noisy = thresholds.is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None)
