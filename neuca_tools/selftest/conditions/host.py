@@ -82,7 +82,7 @@ def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
         f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
         f"not {first.before}",
         tuple(facts),
-        f"ethtool {link.name}; change the cable, the optic or the slot",
+        f"ethtool {link.name}; change the cable or the optic",
         end,
         fixed=figures.goodput(link.max_speed or 0.0, link.mtu or 1500)
         if _is_slowed(link)
@@ -101,8 +101,6 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
         yield Fact(f"{link.name} speed", *speeds)
     if link.duplex == "half":
         yield Fact(f"{link.name} duplex", "full", "half")
-    if link.pcie_speed and link.pcie_max_speed and link.pcie_speed != link.pcie_max_speed:
-        yield Fact(f"{link.name} PCIe", link.pcie_max_speed, link.pcie_speed)
 
 
 def _line_errors(link: Link, end: str, session: Session) -> Iterable[Fact]:
