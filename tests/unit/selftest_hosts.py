@@ -84,9 +84,6 @@ HOSTS = {
     "a link below its speed": measured(9e7, local=Host(links=(SLOW,)), expect=9e8),
     "a link below its speed that is not full": measured(8e7, local=Host(links=(SLOW,)), expect=9e8),
     "a half-duplex link": of_host(links=(Link("eth1", "physical", duplex="half"),)),
-    "a slow slot": of_host(
-        "peer", links=(Link("eth1", "physical", pcie_speed="2.5 GT/s", pcie_max_speed="8 GT/s"),)
-    ),
     "line errors of the sender": replace(
         counted("sender", eth1__rx_frame_errors=7), local=Host(links=(Link("eth1", "physical"),))
     ),

@@ -100,7 +100,7 @@ WORDS = {
     "neuca-platform-data.5": (automatic.KEYS, automatic._BESIDE, dns.KEYS, dhcp_requests._UNUSED, check.TITLES),
     "neuca-status.7": (get_args(rows.ProblemCode), judge.EXIT_CODES, render.COLOR_BY_STATE,
                        outcome._WORST_FIRST, base.STATES),
-    "neuca-selftest.1": (table.CAUSES, table.EXPLANATIONS, table.DOUBTS, table.OUTCOMES, table.UNFINISHED,
+    "neuca-selftest.1": (table.CAUSES, table.EXPLANATIONS, table.DOUBTS, table.UNREACHABLE, table.UNFINISHED,
                          [*table.SOURCES], diagnose.OF_SEVERAL_PHASES, findings.SAID_BY,
                          phases.STEPS_WITH_UDP, phases.STEPS_IN_ANY_CASE, plans.SLOW, live.SECONDS,
                          record.FINDING_FIELDS, record.COLUMNS, report_page.HEADER),

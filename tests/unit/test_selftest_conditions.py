@@ -221,12 +221,6 @@ CASES = {
         HEALTHY,
         local=Host(links=(Link("eth1", mtu=1500, speed=100e6, max_speed=1e9, duplex="half"),)),
     ),
-    "D40 PCIe": tcp(
-        HEALTHY,
-        local=Host(
-            links=(Link("eth1", mtu=1500, pcie_speed="8.0 GT/s", pcie_max_speed="16.0 GT/s"),)
-        ),
-    ),
     "D41": tcp(HEALTHY, local=Host(links=(Link("eth1", speed=100e9, numa_node=1),), numa_node=0)),
     "D42": Evidence(
         phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)
@@ -299,7 +293,6 @@ VERDICTS = {
     "D38": ("fault", "high", "both", 6),
     "D39": ("fault", "high", "path", 4),
     "D40": ("fault", "high", "local", 4),
-    "D40 PCIe": ("fault", "high", "local", 4),
     "D41": ("limit", "medium", "local", 0),
     "D42": ("limit", "high", "receiver", 0),
     "D42 conntrack": ("limit", "high", "receiver", 0),

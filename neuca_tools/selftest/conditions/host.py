@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.base import (
     for_each_host,
     single_fact,
 )
-from neuca_tools.selftest.conditions.messages import error_text
+from neuca_tools.selftest.conditions.messages import message_hit
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
@@ -82,7 +82,7 @@ def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
         f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
         f"not {first.before}",
         tuple(facts),
-        f"ethtool {link.name}; change the cable, the optic or the slot",
+        f"ethtool {link.name}; change the cable or the optic",
         end,
         fixed=figures.goodput(link.max_speed or 0.0, link.mtu or 1500)
         if _is_slowed(link)
@@ -101,8 +101,6 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
         yield Fact(f"{link.name} speed", *speeds)
     if link.duplex == "half":
         yield Fact(f"{link.name} duplex", "full", "half")
-    if link.pcie_speed and link.pcie_max_speed and link.pcie_speed != link.pcie_max_speed:
-        yield Fact(f"{link.name} PCIe", link.pcie_max_speed, link.pcie_speed)
 
 
 def _line_errors(link: Link, end: str, session: Session) -> Iterable[Fact]:
@@ -216,13 +214,10 @@ NO_BUFFERS = re.compile(
 
 def no_congestion_control(session: Session) -> Optional[Hit]:
     """A host lacks the congestion control that was requested (-C)."""
-    said = error_text(session)
-    if not NO_CONGESTION.search(said):
-        return None
-    return Hit(
-        0.9,
+    return message_hit(
+        session,
+        NO_CONGESTION,
         "a host does not have the requested congestion control (-C)",
-        (single_fact("iperf3", said),),
         "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
         "if the kernel has it",
         "both",
@@ -231,13 +226,10 @@ def no_congestion_control(session: Session) -> Optional[Hit]:
 
 def refused_buffers(session: Session) -> Optional[Hit]:
     """iperf3 ended because the kernel gave less than the buffers that were requested."""
-    said = error_text(session)
-    if not NO_BUFFERS.search(said):
-        return None
-    return Hit(
-        0.9,
+    return message_hit(
+        session,
+        NO_BUFFERS,
         "a host did not grant the requested socket buffers (-w)",
-        (single_fact("iperf3", said),),
         "raise net.core.rmem_max and net.core.wmem_max, or test without -w: Linux then sizes the "
         "buffers itself",
         "both",

@@ -6,7 +6,7 @@ import re
 from itertools import takewhile
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.base import Hit, Session, single_fact
+from neuca_tools.selftest.conditions.base import Confidence, Hit, Session, single_fact
 from neuca_tools.selftest.evidence.look import Look
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
@@ -94,6 +94,21 @@ def error_text(session: Session) -> str:
     if any(look.is_unsampled for look in session.looks):
         errors = list(takewhile(bool, reversed(errors)))[::-1]
     return " | ".join(filter(None, errors))
+
+
+def message_hit(
+    session: Session,
+    pattern: re.Pattern[str],
+    meaning: str,
+    advice: str,
+    end: str,
+    confidence: Confidence = "high",
+) -> Optional[Hit]:
+    """What a message of iperf means, if there is one that matches `pattern`."""
+    said = error_text(session)
+    if not pattern.search(said):
+        return None
+    return Hit(0.9, meaning, (single_fact("iperf", said),), advice, end, confidence)
 
 
 def server_busy(session: Session) -> Optional[Hit]:

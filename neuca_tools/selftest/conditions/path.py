@@ -122,22 +122,18 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
 
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
-    overlays, underlays = _tcp_over(session, "overlay"), _tcp_over(session, "underlay")
-    if not overlays or not underlays:
-        return None
-    over, under = overlays[0].known_rate, underlays[0].known_rate
+    tests = {look.phase.path: look for look in reversed(session.tcp)}
+    overlay, underlay = tests.get("overlay"), tests.get("underlay")
     # Offloads make a path through a shaper no faster.
-    if over >= SLOWER_SHARE * under or any(map(path_capacity, overlays)):
+    if overlay is None or underlay is None or path_capacity(overlay):
+        return None
+    over, under = overlay.known_rate, underlay.known_rate
+    if over >= SLOWER_SHARE * under:
         return None
     off = [(link, name) for link in session.evidence.links for name in _missing_offloads(link)]
     if not off and any(link.kind in TUNNELS for link in session.evidence.links):
         return None
     return _overlay_hit(off, over, under)
-
-
-def _tcp_over(session: Session, path: str) -> list[Look]:
-    """The TCP tests over the "overlay" or the "underlay"."""
-    return [look for look in session.tcp if look.phase.path == path]
 
 
 def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:

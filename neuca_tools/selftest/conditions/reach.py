@@ -15,7 +15,7 @@ from neuca_tools.selftest.conditions.base import (
     single_fact,
 )
 from neuca_tools.selftest.conditions.datagrams import DELIBERATE
-from neuca_tools.selftest.conditions.messages import error_text, is_refused
+from neuca_tools.selftest.conditions.messages import error_text, is_refused, message_hit
 from neuca_tools.selftest.conditions.udp import expected_datagrams
 from neuca_tools.selftest.evidence import Evidence, Host
 from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
@@ -33,7 +33,6 @@ FULL_QUEUES = (
 LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
 LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
-NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
 # iperf3 has a control connection when it opens the streams; with UDP, it waits for a datagram.
 NO_STREAM = re.compile(
     r"unable to (?:connect stream|read from stream socket): (?:connection (?:refused|timed out)"
@@ -41,8 +40,9 @@ NO_STREAM = re.compile(
     re.IGNORECASE,
 )
 # iperf3 3.9 does not say why it could not connect. Where a name does not resolve, no version does.
+# The server of iperf 2 responds to the last datagram.
 NOT_CONNECTED = re.compile(
-    "send control message: Bad file descriptor"
+    "send control message: Bad file descriptor|did not receive ack"
     "|unable to connect to server.*: Resource temporarily unavailable",
     re.IGNORECASE,
 )
@@ -98,22 +98,21 @@ def _logged_overflow(host: Host, table: str) -> Optional[Fact]:
 
 
 def reverse_path(session: Session) -> Optional[Hit]:
-    for look in session.looks:
-        for end, samples, _ in reversed(look.ends):
-            dropped = counter_growth(samples, "TcpExt.IPReversePathFilter")
-            if dropped is None:
-                continue
-            is_cut_off = session.evidence.reach.tcp == "timeout" or not look.rate
-            return Hit(
-                1.0 if is_cut_off else 0.5,
-                f"the {end}'s reverse-path filter dropped "
-                f"{counted(round(growth_of_fact(dropped)), 'packet')}: they arrive on an "
-                "interface that has no route back to their source",
-                (dropped,),
-                "make both directions use the same interface, or set rp_filter to 2 (loose) on the "
-                "one where they arrive",
-                end,
-            )
+    for end, samples, _ in chain.from_iterable(look.ends for look in session.looks):
+        dropped = counter_growth(samples, "TcpExt.IPReversePathFilter")
+        if dropped is None:
+            continue
+        is_cut_off = session.evidence.reach.tcp == "timeout" or not session.tcp
+        return Hit(
+            1.0 if is_cut_off else 0.5,
+            f"the {end}'s reverse-path filter dropped "
+            f"{counted(round(growth_of_fact(dropped)), 'packet')}: they arrive on an interface "
+            "that has no route back to their source",
+            (dropped,),
+            "make both directions use the same interface, or set rp_filter to 2 (loose) on the one "
+            "where they arrive",
+            end,
+        )
     return None
 
 
@@ -162,35 +161,36 @@ def no_route(session: Session) -> Optional[Hit]:
 
 
 def closed_port(session: Session) -> Optional[Hit]:
-    said = error_text(session)
     if session.evidence.reach.neighbour in UNRESOLVED:
         return None
-    if NO_STREAM.search(said) and not any(look.rate for look in session.looks):
-        return Hit(
-            0.9,
-            "the server has accepted the control connection, but no stream: a firewall or a limit "
-            "of connections rejects it, or UDP is dropped (iperf3 does not repeat its first "
-            "datagram)",
-            (single_fact("iperf3", said),),
-            "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
-            "peer",
-            confidence="medium",
-        )
-    if is_refused(session):
-        return Hit(
-            1.0,
-            "the peer responds, but nothing listens on that port",
-            (single_fact("connect", "ECONNREFUSED"),),
-            _start_server(session),
-            "peer",
-        )
-    if is_rejected(session):
-        return _rejected_by_firewall(session)
-    if NO_ANSWER.search(said):
-        return _no_answer(said, session)
-    if NOT_CONNECTED.search(said):
-        return _not_connected(session, said)
-    return _no_response(session, said) or _udp_blocked(session)
+    rules = (_no_stream, _refused, _rejected, _not_connected, _no_response, _udp_blocked)
+    return first_hit(rule(session) for rule in rules)
+
+
+def _no_stream(session: Session) -> Optional[Hit]:
+    if any(look.rate for look in session.looks):
+        return None
+    return message_hit(
+        session,
+        NO_STREAM,
+        "the server has accepted the control connection, but no stream: a firewall or a limit of "
+        "connections rejects it, or UDP is dropped (iperf3 does not repeat its first datagram)",
+        "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
+        "peer",
+        "medium",
+    )
+
+
+def _refused(session: Session) -> Optional[Hit]:
+    if not is_refused(session):
+        return None
+    return Hit(
+        1.0,
+        "the peer responds, but nothing listens on that port",
+        (single_fact("connect", "ECONNREFUSED"),),
+        _start_server(session),
+        "peer",
+    )
 
 
 def _start_server(session: Session) -> str:
@@ -202,7 +202,9 @@ def _start_server(session: Session) -> str:
     return f"{ours}, or iperf3 -s -p {port}"
 
 
-def _rejected_by_firewall(session: Session) -> Hit:
+def _rejected(session: Session) -> Optional[Hit]:
+    if not is_rejected(session):
+        return None
     reach = session.evidence.reach
     is_there = reach.ping or reach.neighbour == "reachable"
     doubt = "" if is_there else ", or the peer does not respond to ARP"
@@ -217,11 +219,26 @@ def _rejected_by_firewall(session: Session) -> Hit:
     )
 
 
-def _no_response(session: Session, said: str) -> Optional[Hit]:
+def _not_connected(session: Session) -> Optional[Hit]:
+    """Who offers more than DELIBERATE over UDP may have lost the response of iperf 2."""
+    is_slow = all(look.known_rate <= DELIBERATE for look in session.looks)
+    return message_hit(
+        session,
+        NOT_CONNECTED,
+        "the server did not respond, and iperf does not say why: nothing listens on that port, a "
+        "firewall drops the packets (iperf3 needs TCP for UDP too), the server is another iperf, "
+        "or its name does not resolve",
+        f"{_start_server(session)}; open that port; getent hosts shows what a name means",
+        "receiver",
+        "medium" if is_slow else "low",
+    )
+
+
+def _no_response(session: Session) -> Optional[Hit]:
     """Nothing responds to iperf or, where no test of it worked, to the helper's port."""
     reach = session.evidence.reach
     is_filtered = reach.tcp == "timeout" and not any(look.rate for look in session.looks)
-    if not is_filtered and not TIMED_OUT.search(said):
+    if not is_filtered and not TIMED_OUT.search(error_text(session)):
         return None
     connect = single_fact("connect", "timeout")
     if reach.ping is False and reach.macs:
@@ -243,18 +260,6 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
         f"open the {ports} on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence="high" if reach.ping else "medium",
-    )
-
-
-def _not_connected(session: Session, said: str) -> Hit:
-    return Hit(
-        0.9,
-        "iperf3 could not connect, and does not say why: nothing listens on that port, a firewall "
-        "drops the connection, which is TCP in a test of UDP too, or the name does not resolve",
-        (single_fact("iperf3", said),),
-        f"{_start_server(session)}; open that port for TCP; getent hosts shows what a name means",
-        "peer",
-        confidence="medium",
     )
 
 
@@ -282,23 +287,6 @@ def is_udp_blocked(evidence: Evidence) -> bool:
     """Whether the helper answers over TCP, and to no datagram."""
     idle = evidence.idle
     return bool(idle.count) and idle.lost == idle.count and evidence.idle_tcp.p50 is not None
-
-
-def _no_answer(said: str, session: Session) -> Hit:
-    """The UDP server of iperf 2 answers the last datagram with what it received.
-
-    That of a microcontroller does not, or is too busy.
-    """
-    is_slow = all(look.known_rate <= DELIBERATE for look in session.looks)
-    return Hit(
-        0.8,
-        "the server never responded: nothing listens on that UDP port, a firewall drops the "
-        "datagrams or the responses, or the server is another iperf",
-        (single_fact("iperf", said),),
-        "check whether the server prints anything (iperf -s -u), and open the port",
-        "receiver",
-        confidence="medium" if is_slow else "low",
-    )
 
 
 def connection_rate(session: Session) -> Optional[Hit]:

@@ -9,7 +9,6 @@ that is not known; for what iperf alone counted see `Look.is_unsampled`.
 from collections.abc import Collection, Iterator
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import (
     application,
     capacity,
@@ -155,17 +154,6 @@ class Explanation(NamedTuple):
     phases: tuple[str, ...] = ()
 
 
-class Outcome(NamedTuple):
-    """A fault of one of these conditions decides the exit code.
-
-    `unmeasured`: only if neither a rate nor a loss was measured.
-    """
-
-    conditions: frozenset[str]
-    exit_code: ExitCode
-    unmeasured: bool = False
-
-
 EXPLANATIONS = (
     Explanation(
         ("D05",),
@@ -226,9 +214,6 @@ DOUBTS = {
     frozenset({"D09", "D18"}): (
         "several streams (--only tcp,tcp-parallel): more in total means the CPU, the same the path"
     ),
-    frozenset({"D09", "D05"}): (
-        "the same with --rate at half of this rate: loss that stays is that of the path"
-    ),
     frozenset({"D05", "D17"}): (
         "UDP (--only udp --rate): nothing lost up to some rate means a policer, loss at a tenth of "
         "it the path"
@@ -236,10 +221,6 @@ DOUBTS = {
     frozenset({"D17", "D18"}): (
         "the round trip under load (--only latency,loaded): it grows before a shaper, not before a "
         "policer"
-    ),
-    frozenset({"D17", "D19"}): (
-        "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "
-        "stays is at random"
     ),
     frozenset({"D18", "D19"}): (
         "UDP at a tenth of this rate (--only udp --rate): loss that stays is at random, else the "
@@ -249,13 +230,9 @@ DOUBTS = {
         "larger buffers (--only tcp again): the same rate means the path, a higher one the window"
     ),
 }
-OUTCOMES = (
-    Outcome(frozenset({"D34"}), ExitCode.BUSY),
-    Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
-    Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, unmeasured=True),
-    Outcome(frozenset({"D47"}), ExitCode.INCONCLUSIVE),
-)
-"""In the order in which they are asked; before the verdict that a test is inconclusive."""
+BUSY, NOTHING_SENT, FAILED = "D34", "D29", "D47"
+UNREACHABLE = frozenset({"D16", "D30", "D31", "D32", "D33"})
+"""Why nothing was measured, if nothing was."""
 NOT_AS_PLANNED = frozenset({"D37", "D38", "D46"})
 """Faults of the host's own configuration: they come before a rate that is below the threshold."""
 UNFINISHED = frozenset({"D21", "D30", "D31", "D32", "D33", "D34", "D35", "D43", "D47"})

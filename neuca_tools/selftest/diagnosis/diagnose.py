@@ -13,7 +13,7 @@ from neuca_tools.selftest.conditions.base import Cause, Hit, Session, Severity, 
 from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.messages import LOST
-from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
+from neuca_tools.selftest.conditions.table import hits_of_phase, hits_of_session
 from neuca_tools.selftest.conditions.thresholds import (
     BIDIRECTIONAL,
     THROUGHPUT,
@@ -101,10 +101,14 @@ class Diagnosis(NamedTuple):
     def exit_code(self) -> ExitCode:
         """Why the test did not run; if it did, whether all is as expected, and as before."""
         faults = self._faults
-        for outcome in table.OUTCOMES:
-            if self._applies(outcome):
-                return outcome.exit_code
-        if self.inconclusive:
+        is_measured = any(phase.rate or phase.loss for phase in self.phases)
+        if table.BUSY in faults:
+            return ExitCode.BUSY
+        if faults & table.UNREACHABLE and not is_measured:
+            return ExitCode.UNREACHABLE
+        if table.NOTHING_SENT in faults and not is_measured:
+            return ExitCode.NOT_AS_PLANNED
+        if self.inconclusive or table.FAILED in faults:
             return ExitCode.INCONCLUSIVE
         if faults & table.NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
@@ -128,10 +132,6 @@ class Diagnosis(NamedTuple):
     @property
     def _faults(self) -> frozenset[str]:
         return frozenset(finding.id for finding in self.findings if finding.severity == "fault")
-
-    def _applies(self, outcome: Outcome) -> bool:
-        is_measured = any(phase.rate or phase.loss for phase in self.phases)
-        return bool(self._faults & outcome.conditions) and not (outcome.unmeasured and is_measured)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:

@@ -152,8 +152,6 @@ class Link:
     numa_node: Optional[int] = None
     offloads: Mapping[str, bool] = field(default_factory=dict)
     rings: Mapping[str, int] = field(default_factory=dict)
-    pcie_speed: Optional[str] = None
-    pcie_max_speed: Optional[str] = None
     mac: Optional[str] = None
     addresses: tuple[str, ...] = ()
 

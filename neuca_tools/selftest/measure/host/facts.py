@@ -52,7 +52,7 @@ OFFLOADS = {
 SWAP_SEPARATORS = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
 # The files with the hardware properties of a NIC.
-HARDWARE = "speed duplex device/numa_node device/current_link_speed device/max_link_speed".split()
+HARDWARE = ("speed", "duplex", "device/numa_node")
 # The most lines of the kernel's log that are kept, and characters of each.
 MAX_LOG_LINES = 1000
 LOG_LINE_CHARACTERS = 1024
@@ -182,8 +182,6 @@ def _with_settings(link: Link, device: Device) -> Link:
         max_speed=fastest,
         duplex=hardware.get("duplex"),
         numa_node=_parse_number(hardware.get("device/numa_node", "")),
-        pcie_speed=hardware.get("device/current_link_speed"),
-        pcie_max_speed=hardware.get("device/max_link_speed"),
     )
 
 
