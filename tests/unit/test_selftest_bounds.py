@@ -521,12 +521,11 @@ def test_a_test_is_too_short_without_a_second_or_without_data(totals, is_short):
 BUSY = {"held": {"rwnd_limited": 0.25, "sndbuf_limited": 0.5}}
 # A property of a Look; the look; its value.
 PROPERTIES = [
-    ("network_share", BUSY, 0.25),
-    ("network_share", {"held": {"rwnd_limited": 0.75, "sndbuf_limited": 0.5}}, 0.0),
-    ("network_share", {"held": {"rwnd_limited": 0.25}}, None),
-    ("network_share", {"held": {"sndbuf_limited": 0.25}}, None),
-    ("known_network_share", {}, 1.0),
     ("known_network_share", BUSY, 0.25),
+    ("known_network_share", {"held": {"rwnd_limited": 0.75, "sndbuf_limited": 0.5}}, 0.0),
+    ("known_network_share", {"held": {"rwnd_limited": 0.25}}, 1.0),
+    ("known_network_share", {"held": {"sndbuf_limited": 0.25}}, 1.0),
+    ("known_network_share", {}, 1.0),
     ("mss", {}, 1448),
     ("mss", {"held": {"mss": 9000}}, 9000),
     ("protocol", {"run": {"protocol": None}, "phase": {"name": "udp-ladder"}}, "udp"),

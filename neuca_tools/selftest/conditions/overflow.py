@@ -317,7 +317,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
             single_fact("Mathis limit, bit/s", ceiling),
         ),
         FIND_LOSS,
-        confidence="medium" if look.network_share is None else "high",
+        confidence="medium" if look.windows.rwnd_limited is None else "high",
     )
 
 

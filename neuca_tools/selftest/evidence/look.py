@@ -191,14 +191,6 @@ class Look:
         return max(0.0, (flow.received.bytes or 0.0) / flow.sent.bytes - 1)
 
     @property
-    def network_share(self) -> Optional[float]:
-        """The share of the time in which neither the receiver's window nor a buffer limited it."""
-        receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited
-        if receiver is None or sender is None:
-            return None
-        return max(0.0, 1 - receiver - sender)
-
-    @property
     def is_full(self) -> bool:
         """Whether a CPU of either host is full."""
         return self.sender_load.is_full or self.receiver_load.is_full
@@ -210,8 +202,12 @@ class Look:
 
     @property
     def known_network_share(self) -> float:
-        """`network_share`; 1 if it is not known."""
-        return 1.0 if self.network_share is None else self.network_share
+        """The share of the time in which neither the receiver's window nor a buffer limited it.
+
+        1 if that is not known.
+        """
+        receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited
+        return 1.0 if receiver is None or sender is None else max(0.0, 1 - receiver - sender)
 
     @cached_property
     def all_intervals(self) -> tuple[Interval, ...]:
@@ -355,11 +351,9 @@ def counter_growth(samples: Sequence[Sample], name: str) -> Optional[Fact]:
 
 def growth_of_fact(fact: Optional[Fact]) -> float:
     """By how much a counter grew; 0 if that is not known."""
-    if not fact or isinstance(fact.before, str) or isinstance(fact.after, str):
-        return 0.0
-    if fact.before is None or fact.after is None:
-        return 0.0
-    return max(0.0, fact.after - fact.before)
+    if fact and isinstance(fact.before, (int, float)) and isinstance(fact.after, (int, float)):
+        return max(0.0, fact.after - fact.before)
+    return 0.0
 
 
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:

@@ -21,9 +21,7 @@ from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
 from neuca_tools.selftest.readers.iperf2_text import with_rows_of_csv
-from neuca_tools.selftest.readers.iperf3_fragment import read_fragment
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
-from neuca_tools.selftest.readers.iperf3_json import read_results
 from neuca_tools.selftest.readers.iperf3_text import ERROR
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
@@ -132,13 +130,13 @@ def _read_report(content: bytes) -> Optional[Evidence]:
         raise SelftestError("read the evidence: it is nested too deeply") from None
 
 
-# --- The output of iperf: its form, and what mails, pages and programs made of it -----------------
+# --- The output of iperf --------------------------------------------------------------------------
 
 
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
-# Warnings may come before it, and its beginning may be missing.
-JSON = re.compile(r'^[ \t]*\{|"(?:streams"\s*:\s*\[|sum_(?:sent|received)"\s*:\s*\{)', re.MULTILINE)
+JSON = re.compile(r"^[ \t]*\{", re.MULTILINE)  # warnings may come before it
+LAST_COMMA = re.compile(r",(?=\s*[\]}])")  # left behind where intervals were cut out by hand
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )
@@ -148,34 +146,15 @@ IPERF2 = re.compile(
 )
 # iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
+# The last words of a row, which a mail program put on a line of their own.
+WRAPPED_ROW = re.compile(r"\n[> ]{0,20}(sender|receiver|\d{1,12}/ {0,8}\d{1,12} \(\S{1,9}%\))")
+# Results that are a string of another document, and rows of which a page lost the newlines.
+ESCAPED_ROW = re.compile(r"sec\b[^\n]{0,200}\\n")
+ROW_START = re.compile(
+    r"(?<=[^\s-]) {0,20}(?=\[ {0,5}(?:\d{1,9}|SUM|ID)\]|- - - )|(?<=- -) {1,5}(?=\[)"
+)
 # A program, or a prompt.
 WINDOWS = re.compile(r"\biperf[\w.-]{0,20}\.exe\b|^(?:PS )?[A-Z]:\\[^\n>]{0,80}>", re.MULTILINE)
-# An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
-TERMINAL_NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
-# What pages make of blanks, hyphens and line ends, and Markdown of brackets and line ends.
-TYPOGRAPHY = str.maketrans({"\u00a0": " ", "\u2013": "-", "\u2212": "-", "\u200b": None})
-LINE_BREAK = re.compile(r"<br ?/?>\n?", re.IGNORECASE)
-ESCAPED = re.compile(r"\\([\[\]\n])")
-# Results that are a string of another document, such as "server_output_text".
-ESCAPED_ROW = re.compile(r"sec\b[^\n]{0,200}\\n")
-LONG_LINE = 100  # characters of a line: two rows have more
-# Two rows in one line, and where the next one begins: newlines that a web page lost.
-TWO_ROWS = re.compile(r"sec\b[^\n]{0,200}?\][ \d.]{1,20}-[ \d.]{1,20}sec\b")
-ROW_START = re.compile(
-    r"(?<=[^\s-]) {1,20}(?=\[ {0,5}(?:\d{1,9}|SUM|ID)\]|- - - )|(?<=- -) {1,5}(?=\[)"
-)
-# A row whose last words a mail program put on a line of their own.
-WRAPPED_ROW = re.compile(
-    r"\n[> |]{0,20}(sender|receiver|port \d{1,5}(?: connected [^\n]{1,80})?"
-    r"|\d{1,12}/ {0,8}\d{1,12} \([\d.e+-]{1,9}%\)[^\n]{0,20}?)[ \t]{0,20}$",
-    re.MULTILINE,
-)
-# A row of the table that pScheduler prints: without a window, it is the summary.
-PSCHEDULER_ROW = re.compile(
-    r"^\s{0,20}([\d.]{1,12}) - ([\d.]{1,12})\s{1,20}([\d.]{1,20}) ?([KMGT]?)bps\s{1,20}(\d{1,12})"
-    r"(?:\s{1,20}([\d.]{1,20} [KMG]?Bytes))?\s{0,20}$",
-    re.MULTILINE,
-)
 
 
 def read_run(content: bytes) -> Run:
@@ -186,16 +165,16 @@ def read_run(content: bytes) -> Run:
 def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
     document = decode_bytes(content)
-    # As iperf3 wrote it: with 128 streams, cleaning it takes longer than reading it.
-    runs = read_results(document) if document.startswith("{") else []
-    if runs:
-        return runs
-    document = _clean_text(document)
     if JSON.search(document):
-        runs = _read_json(document)
-        if runs:
+        runs = read_iperf3_json(document)
+        if runs[0].unreadable:
+            runs = read_iperf3_json(LAST_COMMA.sub("", document))
+        # Unless it is a text in which iperf3 -d printed objects.
+        if not runs[0].unreadable or not (_has_rows(document) or ERROR.search(document)):
             return runs
-        document = _unescape_rows(document)
+    if ESCAPED_ROW.search(document):
+        document = document.replace("\\n", "\n")
+    document = WRAPPED_ROW.sub(r" \1", ROW_START.sub("\n", with_rows_of_csv(document)))
     read = _reader_for(document)
     if read is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
@@ -214,49 +193,10 @@ def _is_of_idle_server(run: Run) -> bool:
     return is_stopped and not run.flows and not run.peer
 
 
-def _read_json(document: str) -> list[Run]:
-    """The runs of a JSON document; none if it is a text in which iperf3 -d printed objects."""
-    runs = read_results(document)
-    if runs or _has_rows(document):
-        return runs
-    run = read_iperf3_json(document)
-    if not run.flows:
-        run = read_fragment(document, run.error if run.unreadable else None) or run
-    return [] if not run.flows and ERROR.search(document) else [run]
-
-
-def _clean_text(document: str) -> str:
-    document = document.replace("\r\n", "\n").replace("=C2=A0", " ").lstrip("\ufeff")
-    if "&" in document:
-        from html import unescape  # which few documents need
-
-        document = unescape(document)
-    if not document.isascii():
-        document = document.translate(TYPOGRAPHY)
-    document = ESCAPED.sub(r"\1", LINE_BREAK.sub("\n", document))
-    if not JSON.search(document):
-        document = _unescape_rows(document)
-    document = WRAPPED_ROW.sub(r" \1", TERMINAL_NOISE.sub("", with_rows_of_csv(document)))
-    document = PSCHEDULER_ROW.sub(_row_of_table, document)
-    is_joined = max(map(len, document.split("\n"))) > LONG_LINE and TWO_ROWS.search(document)
-    return ROW_START.sub("\n", document) if is_joined else document
-
-
-def _row_of_table(match: re.Match[str]) -> str:
-    """A row of pScheduler's table, as iperf3 writes it."""
-    start, end, rate, prefix, again, window = match.groups()
-    return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
-
-
 def decode_bytes(content: bytes) -> str:
-    """UTF-8, or UTF-16 as PowerShell's redirection writes it."""
+    """UTF-8, or UTF-16 as PowerShell's redirection writes it, with the line ends of Linux."""
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return content.decode("utf-16" if is_wide else "utf-8", "replace")
-
-
-def _unescape_rows(document: str) -> str:
-    """The lines of results that are a string of another document, each on its own."""
-    return document.replace("\\n", "\n") if ESCAPED_ROW.search(document) else document
+    return content.decode("utf-16" if is_wide else "utf-8-sig", "replace").replace("\r\n", "\n")
 
 
 def _reader_for(document: str) -> Optional[Callable[[str], Run]]:

@@ -50,7 +50,6 @@ _LINE = re.compile(
     r"(?:,(?P<jitter>[\d.]{1,12}),(?P<lost>-?\d{1,18}),(?P<count>\d{1,18}))?.{0,200}$",
     re.MULTILINE,
 )
-_CSV = re.compile(r"^(?:[+-]\d{4}:)?\d{14}(?:\.\d{1,6})?,", re.MULTILINE)
 
 
 def read(document: str) -> Run:
@@ -203,10 +202,8 @@ def _parse_rest(rest: str) -> Optional[Rest]:
 
 def with_rows_of_csv(document: str) -> str:
     """The document with each line of iperf -y C replaced by the row that it stands for."""
-    if not _CSV.search(document):
-        return document
-    connections = dict.fromkeys(_connection_line(match) for match in _LINE.finditer(document))
-    return "\n".join((*connections, _LINE.sub(_row_line, document)))
+    connections = dict.fromkeys(map(_connection_line, _LINE.finditer(document)))
+    return "\n".join((*connections, _LINE.sub(_row_line, document))) if connections else document
 
 
 def _connection_line(match: re.Match[str]) -> str:

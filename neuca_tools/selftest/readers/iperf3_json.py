@@ -9,8 +9,7 @@ object twice; 3.17 has `--json-stream`.
 # SPDX-License-Identifier: MIT
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Optional
 
@@ -31,86 +30,47 @@ from neuca_tools.selftest.readers.values import (
 MAX_EVENTS = MAX_INTERVALS = 200_000  # two days of events, one each second
 MAX_DIGITS = 25  # of an integer (sys.set_int_max_str_digits)
 MAX_RUNS = 100  # in one file
-NESTED = 5  # objects and lists, one in the other, before a result
-# What a result has some of; intervals have a "start" and an "end" too, which are numbers.
-RESULT = {"start": dict, "intervals": list, "end": dict, "error": str}
+RESULT = ("start", "intervals", "end", "error")  # a result has some of these
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 # What only the sender knows of an interval of TCP.
 WINDOWS: tuple[str, ...] = ("retransmits", "cwnd", "snd_wnd", "rtt")
 Json = Mapping[str, Any]
-_TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 
 
-def read(document: str) -> Run:
-    """Parse a run. Never raises: if the JSON cannot be read, the run has an `error`."""
-    start = document.find("{")
-    if start < 0:
-        return Run("iperf3", error="not a JSON object", unreadable=True)
-    decoder = json_decoder()
-    try:
-        data, _, document = _decode_object(decoder, document, start)
-    except json.JSONDecodeError as error:
-        return Run("iperf3", error=_describe_damage(document, error), unreadable=True)
-    except RecursionError:
-        reason = "the JSON cannot be read: it is nested too deeply"
-        return Run("iperf3", error=reason, unreadable=True)
-    if "event" in data and "data" in data:
-        return read_result(_from_events(document[start:], decoder))
-    if data and not data.keys() & RESULT.keys():
-        return Run("iperf3", error="the JSON is not that of iperf3", unreadable=True)
-    return read_result(data)
+def read(document: str) -> list[Run]:
+    """The runs of a document that may have other objects: of `-d`, or of another program.
 
-
-def read_results(document: str) -> list[Run]:
-    """Each result in a document that may have others: of `-d`, or of several runs.
-
-    Empty if there is none, or only one that cannot be decoded or that consists of events.
+    One with an `error` if there is no result. Never raises.
     """
-    decoder = json_decoder()
-    results: list[Run] = []
-    position, seen = document.find("{"), None
-    while position >= 0 and len(results) < MAX_RUNS:
+    decoder = _json_decoder()
+    runs: list[Run] = []
+    position, seen, error = document.find("{"), None, "the JSON is not that of iperf3"
+    while position >= 0 and len(runs) < MAX_RUNS:
         try:
-            data, end, document = _decode_object(decoder, document, position)
-        except (RecursionError, json.JSONDecodeError):
-            return results
+            data, end = decoder.raw_decode(document, position)
+        except json.JSONDecodeError as damage:
+            error = _describe_damage(document, damage)
+            break
+        except RecursionError:
+            error = "the JSON cannot be read: it is nested too deeply"
+            break
         if "event" in data:
-            return results
-        if not _is_result(data):
-            results += map(read_result, _nested_results(data, NESTED))
-        elif data != seen:  # iperf3 3.16 and 3.17 may print the same object twice
-            results.append(read_result(data))
+            return runs or [_read_result(_from_events(document[position:], decoder))]
+        if (
+            _is_result(data) and data != seen
+        ):  # iperf3 3.16 and 3.17 may print the same object twice
+            runs.append(_read_result(data))
             seen = data
         position = document.find("{", end)
-    return results[:MAX_RUNS]
+    return runs or [Run("iperf3", error=error, unreadable=True)]
 
 
 def _is_result(data: Json) -> bool:
-    return any(isinstance(data.get(key), kind) for key, kind in RESULT.items())
+    """Whether iperf3 printed it: an interval has a "start" and an "end" too, which are numbers."""
+    return not data or any(not isinstance(data.get(key, 0), (int, float)) for key in RESULT)
 
 
-def _nested_results(value: object, depth: int) -> Iterator[Json]:
-    """The results in a document of another program."""
-    if depth == 0 or not isinstance(value, (dict, list)):
-        return
-    if isinstance(value, dict) and {"start", "end"} <= value.keys() and _is_result(value):
-        yield value
-        return
-    for part in value.values() if isinstance(value, dict) else value:
-        yield from _nested_results(part, depth - 1)
-
-
-def _decode_object(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
-    """The object at `start`, its end, and the document: repaired if that was necessary."""
-    try:
-        return *decoder.raw_decode(document, start), document
-    except json.JSONDecodeError:
-        # What comes before was read already, and positions in it must not change.
-        repaired = document[:start] + _TRAILING_COMMA.sub(r"\1", document[start:])
-        return *decoder.raw_decode(repaired, start), repaired
-
-
-def json_decoder() -> json.JSONDecoder:
+def _json_decoder() -> json.JSONDecoder:
     """For JSON of any version; an integer of thousands of digits, which int() refuses, is None."""
     return json.JSONDecoder(
         object_pairs_hook=_merge_pairs,
@@ -152,7 +112,7 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     return parts
 
 
-def read_result(document: Json) -> Run:
+def _read_result(document: Json) -> Run:
     start, end = mapping(document.get("start")), mapping(document.get("end"))
     requested = mapping(start.get("test_start"))
     cpu = mapping(end.get("cpu_utilization_percent"))
@@ -160,7 +120,7 @@ def read_result(document: Json) -> Run:
     return Run(
         tool="iperf3",
         version=text(start.get("version")).replace("iperf ", "") or None,
-        protocol=text(requested.get("protocol")).lower() or _protocol_of_sums(document),
+        protocol=text(requested.get("protocol")).lower() or None,
         flows=_read_flows(document, requested),
         connections=tuple(_read_connections(start)),
         streams=streams,
@@ -178,14 +138,6 @@ def read_result(document: Json) -> Run:
         options=_describe_options(requested) or None,
         error=_find_error(document, end),
     )
-
-
-def _protocol_of_sums(document: Json) -> Optional[str]:
-    """UDP if datagrams were counted, for a document without "start"; else None."""
-    parts = [mapping(document.get("end")), *mappings(document.get("intervals"))[:1]]
-    keys = ("sum", "sum_sent", "sum_received")
-    sums = (mapping(part.get(key)) for part in parts for key in keys)
-    return "udp" if any("packets" in summed for summed in sums) else None
 
 
 def _find_peer(start: Json) -> str:

@@ -49,13 +49,12 @@ _ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
 LONGEST_NAME = 80  # characters of a host, as in the lines of iperf itself
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
-# What web pages and forums put around a word of a line.
+# What terminals, web pages and forums put around a word of a line, and people behind it.
 _MARKUP = re.compile(
-    r"</?(?:b|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>|\*\*",
-    re.IGNORECASE,
+    r"</?(?:b|br|code|font|pre|span|strong)\b[^<>]{0,200}>|\*\*|\x1b\[[\d;]{0,20}m", re.IGNORECASE
 )
+_REMARK = re.compile(r"\s[<#\u2190].*")
 _QUOTES = " \t\r\",'"  # around a line that is a string in other documents
-_REMARK = re.compile(r"\s(?:<[-=<]|\u2190|#).*")  # what people write behind a row
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
@@ -116,8 +115,7 @@ class Text(NamedTuple):
 
 
 def parse_document(document: str) -> Text:
-    if "<" in document or "**" in document:  # which web pages and forums add
-        document = _MARKUP.sub("", document)
+    document = _MARKUP.sub("", document)
     lines = [line[:LONGEST_LINE] for line in document.split("\n")[:MAX_LINES]]
     commands = known_values(map(parse_command, lines))
     clients = [command for command in commands if command.client]

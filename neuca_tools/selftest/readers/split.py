@@ -34,7 +34,6 @@ class _Results:
 
     def __init__(self) -> None:
         self.last: dict[str, float] = {}  # when each stream's last row ended
-        self.totals: dict[tuple[str, str], Row] = {}
         self.ports: set[int] = set()
         self.streams: set[str] = set()  # that have a connection
         self.latest: dict[str, Row] = {}  # of each stream, the newest last
@@ -50,8 +49,6 @@ class _Results:
         key = _stream_key(row)
         if OMITTED not in row.rest:
             self.last[key] = max(row.end, self.last.get(key, 0.0))
-        if row.rest.endswith(TOTALS):
-            self.totals[_total_key(row)] = row
         self.latest.pop(key, None)
         self.latest[key] = row
 
@@ -64,7 +61,8 @@ class _Results:
         opened = parse_connection(line)
         if opened is not None:
             return self._is_of_another(*opened)
-        is_of_next = self.totals and "[ ID]" in line
+        has_totals = any(latest.rest.endswith(TOTALS) for latest in self.latest.values())
+        is_of_next = has_totals and "[ ID]" in line
         return bool(is_of_next or _HEADER.search(line) or parse_command(line))
 
     def _is_of_another(self, stream: str, connection: Connection) -> bool:
@@ -78,9 +76,11 @@ class _Results:
         return has_totals or stream in self.streams or connection.local_port in self.ports
 
     def _is_restarted(self, row: Row) -> bool:
-        total = self.totals.get(_total_key(row))
-        if total is not None and row.rest.endswith(TOTALS):
-            return total != row and row.bytes > 0  # the same line again is a copy
+        latest = self.latest.get(_stream_key(row))
+        if latest is not None and latest.rest.endswith(TOTALS) and row.rest.endswith(TOTALS):
+            # The receiver's totals follow the sender's, and the same line again is a copy.
+            is_of_other_end = latest.rest.endswith("sender") and row.rest.endswith("receiver")
+            return not is_of_other_end and latest != row and row.bytes > 0
         # A line with totals starts at 0 as well, but lasts as long as the run.
         return row.start == 0 and row.end < self.last.get(_stream_key(row), 0.0) - 1
 
@@ -113,11 +113,6 @@ def split_runs(document: str) -> list[str]:
 
 def _stream_key(row: Row) -> str:
     return f"{row.id} {row.role}"
-
-
-def _total_key(row: Row) -> tuple[str, str]:
-    """The stream, and which end counted the totals."""
-    return _stream_key(row), row.rest.rpartition(" ")[2]
 
 
 def join_ends(runs: Iterable[Run]) -> list[Run]:
