@@ -3,9 +3,9 @@
 evidence    observations of both hosts (Evidence), one iperf run (Run), and one phase as numbers
             (Look): rates, windows, shares of the time, CPUs; `codec` reads and writes it as JSON
 readers     the output of iperf3 and iperf 2, of any version, as Run and Evidence
-conditions  a row for each of the 46 conditions, and which explains which
-diagnosis   from Evidence to ranked findings and the limits after them; comparison with earlier
-            tests, and of several paths with the first of them
+conditions  a row for each condition, and which explains which
+diagnosis   from Evidence to ranked findings; comparison with earlier tests, and of several paths
+            with the first of them
 report      text, JSON, HTML with charts, OpenMetrics, Nagios, entries of the archive
 mesh        tests between many hosts: their plan, what is at fault, and its reports
 measure     runs the tests and fills in the evidence: the only part that is not pure

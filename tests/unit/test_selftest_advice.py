@@ -13,8 +13,8 @@ from test_selftest_conditions import CASES, SIGNATURES, counted
 from test_selftest_faults import DATA
 
 from neuca_tools.selftest.conditions.base import Hit
+from neuca_tools.selftest.diagnosis.advice import never_lower
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult
-from neuca_tools.selftest.diagnosis.limits import never_lower
 from neuca_tools.selftest.evidence import Evidence, Host, Link, PathMtu
 from neuca_tools.selftest.evidence.run import Connection
 from neuca_tools.selftest.readers.documents import evidence_of
@@ -50,14 +50,6 @@ def test_nothing_is_left_to_fill_in(name):
 )
 def test_what_is_left_to_fill_in_is_seen(advice):
     assert placeholders(advice)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_no_rate_is_promised_that_is_the_present_one(name):
-    diagnosis = diagnose(EVERY[name])
-    slowest = min((one.steady for one in diagnosis.phases if one.steady), default=0.0)
-    for finding in diagnosis.findings:
-        assert finding.predicted is None or finding.predicted > 1.05 * slowest
 
 
 # --- Values that hosts have already ------------------------------------------------------------------------------------
@@ -200,11 +192,6 @@ def test_one_of_something_is_singular():
     assert phase_words(retransmit) == "1.00 Gbit/s, 1 retransmit"
     texts = [finding.text for finding in diagnose(counted(softnet__dropped=1)).findings]
     assert "the receiver's backlog queue overflowed: 1 packet" in texts
-
-
-def test_nothing_is_promised_of_the_slower_direction():
-    found = diagnose(EVERY["D27"]).findings[0]
-    assert (found.id, found.predicted) == ("D27", None)
 
 
 def test_only_buffers_that_are_large_enough_raise_the_question_of_other_buffers():

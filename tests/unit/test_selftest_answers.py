@@ -21,7 +21,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner),
     max_leaves=10,
 )
-FIELDS = st.sampled_from(["token", "host", "samples", "log", "error", "lacking"])
+FIELDS = st.sampled_from(["token", "host", "samples", "trace", "error", "lacking"])
 
 
 @FUZZ
@@ -53,7 +53,7 @@ def test_no_answer_raises_anything_but_a_reason(answer, host):
             {"sysctls": {"x" * 2049: "1"}},
             "evidence.peer.sysctls is longer than 2048 characters",
         ),
-        ({"links": [{"name": "a"}] * 4097}, "it has too many links or log lines"),
+        ({"links": [{"name": "a"}] * 4097}, "it has too many links"),
         ([], "read the evidence: evidence.peer is '[]', and should be an object"),
     ],
 )

@@ -1025,11 +1025,6 @@ def test_no_host_has_buffers_as_small_as_what_waits_for_a_slow_shaper():
     assert causes(wide)[0] == "D01"
 
 
-def test_a_window_without_a_bound_of_the_path_predicts_no_rate():
-    content = document([88, 98, 88, 93, 98, 88], [180] * 6)
-    assert told(content).findings[0].predicted is None
-
-
 def test_a_queue_that_nothing_but_the_kernels_round_trips_show_is_of_medium_confidence():
     content = document([94] * 8, [12, 90, 160, 240, 250, 250, 255, 250], 3_000_000)
     found = {one.id: one.confidence for one in told(content).findings}

@@ -106,7 +106,7 @@ def test_what_is_outside_of_the_test_or_lacks_a_column_is_cut():
 
 def test_the_peers_times_become_ours():
     told = {"time": [1000.0, 1001.0], **{name: [1.0, None] for name in COLUMNS}}
-    found = shifted_trace(observations_of({"trace": told})[0].sender_trace, 990.0)
+    found = shifted_trace(observations_of({"trace": told}).sender_trace, 990.0)
     assert (found.time, found.rtt) == ((10.0, 11.0), (1.0, None))
     assert shifted_trace(Trace((5.0,)), -1.5).time == (6.5,)
 

@@ -146,13 +146,6 @@ def test_a_sender_that_shares_its_cpu_is_not_idle_by_choice():
     assert told(on_hosts(one, user=1.0)) == []
 
 
-def test_a_cpu_that_others_fill_is_no_next_limit():
-    diagnosis = diagnose(on_hosts(tcp(flow_of(90e6, **FULL_PATH)), user=1.0))
-    assert [one.next_limit for one in diagnosis.findings if one.next_limit] == [
-        "not known: measure again"
-    ] * sum(one.next_limit is not None for one in diagnosis.findings)
-
-
 def test_a_run_that_failed_without_its_figures_says_nothing_of_the_cpu():
     one = on_hosts(tcp(flow_of(162, retrans=0.9, **QUIET)), own=None, user=1.0)
     failed = replace(one.phases[0].run, error="iperf3 had not ended in time")
@@ -307,13 +300,6 @@ def test_round_trips_of_the_kernel_that_stay_flat_tell_however_late_programs_res
     assert [(one.id, one.severity) for one in found][:2] == [("D17", "limit"), ("D05", "info")]
 
 
-@pytest.mark.parametrize("expect", [80e6, 800e6])
-def test_what_is_expected_is_no_prediction(expect):
-    """Nothing here bounds what the path carries: neither a link's speed nor a measured rate."""
-    found = diagnose(tcp(flow_of(20e6, **WINDOW), expect=expect)).findings[0]
-    assert (found.id, found.predicted) == ("D01", None)
-
-
 @pytest.mark.parametrize(
     ("kind", "rate", "ends"),
     [
@@ -327,23 +313,6 @@ def test_a_virtual_link_is_no_ethernet_that_is_full(kind, rate, ends):
     found = diagnose(tcp(flow_of(rate, **QUIET), local=link)).findings
     endings = [one.text[-len(ends or "") :] for one in found if one.id == "D18"]
     assert endings == ([ends] if ends else [])
-
-
-def test_the_speed_that_the_kernel_makes_up_for_a_veth_is_no_bound():
-    evidence = tcp(flow_of(20e6, **WINDOW), expect=80e6)
-    for kind, predicts in (("veth", False), ("physical", True)):
-        link = Link("eth1", kind, speed=10e9, mtu=1500)
-        known = replace(evidence, local=replace(evidence.local, links=(link,), path=("eth1",)))
-        assert (diagnose(known).findings[0].predicted is not None) is predicts
-
-
-def test_the_next_limit_is_not_above_the_capacity_that_was_measured():
-    window, path = tcp(flow_of(20e6, **WINDOW), expect=80e6), flow_of(50e6, **FULL_PATH)
-    many = replace(tcp(path).phases[0], name="tcp-parallel")
-    found = diagnose(replace(window, phases=(*window.phases, many))).findings
-    first = next(one for one in found if one.id == "D01")
-    assert first.next_limit == "the path, which several streams fill, 50.0 Mbit/s"
-    assert first.predicted == pytest.approx(50e6)
 
 
 # --- MTUs, overlays ------------------------------------------------------------------------------------------------------
@@ -394,7 +363,6 @@ def test_a_full_link_that_could_be_faster_is_no_capacity(rate, share):
     host = Host(links=(link,), path=("eth1",))
     limit = diagnose(tcp(flow_of(rate, **QUIET), local=host, expect=1e9)).limit
     assert (limit.id, limit.share) == ("D40", share)
-    assert limit.next_limit.startswith("the sender's CPU 0, ")
 
 
 def overlay(**offloads: bool) -> Host:

@@ -543,18 +543,6 @@ def test_several_streams_that_fill_a_queue_are_not_policed():
     assert told(replace(one, phases=(*one.phases, *many.phases)))[0] == "D18"
 
 
-def test_what_limits_next_is_known_where_several_streams_fill_the_path():
-    window = {"rtt": 62_000, "min_rtt": 62_000, "rwnd": 0.9, "snd_wnd": 62_000, "unacked": 42}
-    one = flow([8] * 10, **window)
-    many = flow([30, 30.4] * 5, name="tcp-parallel", streams=8, rtt=99_000, min_rtt=62_000)
-    both = {
-        one.id: one for one in diagnose(replace(one, phases=(*one.phases, *many.phases))).findings
-    }
-    assert both["D18"].severity == both["D01"].severity == "limit"
-    assert both["D01"].next_limit == "the path, which several streams fill, 30.2 Mbit/s"
-    assert both["D01"].predicted == pytest.approx(30.2e6)
-
-
 def test_round_trips_of_packets_that_overtake_others_are_no_queue():
     counters = {"TcpExt.TCPSACKReorder": (0, 9000), "Tcp.OutSegs": (0, 12_000)}
     there = flow([23, 21] * 5, rtt=286_000, min_rtt=200_000, counters=counters)

@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.thresholds import (
     is_held_below,
 )
 from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS, share_lost_by_busy_receiver
-from neuca_tools.selftest.diagnosis import limits
+from neuca_tools.selftest.diagnosis import advice
 from neuca_tools.selftest.diagnosis.findings import (
     LOST_SHARE,
     TRIFLING_SHARE,
@@ -139,9 +139,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
     worse, all_passed = worse_direction(session), _have_all_passed(looks)
-    capacities = tuple(limits.measured_capacities(looks))
-    of_session = _of_the_session(session, all_passed, worse, capacities)
-    ranked = rank_findings([*_of_phases(looks, results, capacities), *of_session], worse)
+    of_session = _of_the_session(session, all_passed, worse)
+    ranked = rank_findings([*_of_phases(looks, results), *of_session], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
     possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = why_inconclusive(evidence, looks, findings), None
@@ -170,9 +169,7 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
     return tuple(result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
 
 
-def _of_phases(
-    looks: Iterable[Look], results: tuple[PhaseResult, ...], capacities: Sequence[limits.Capacity]
-) -> Iterator[Finding]:
+def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
     ways = {result.direction for result in results if result.name == table.ALONE}
     for look, result in zip(looks, results):
@@ -183,8 +180,8 @@ def _of_phases(
             severity = _severity_in_phase(hit, hit.severity or cause.severity, look, result)
             if look.is_disturbed:
                 hit = _less_confident(hit)
-            hit = limits.never_lower(hit, limits.hosts_of(hit, look.evidence, look))
-            finding = _finding_of_hit(cause, severity, hit, look, capacities)
+            hit = advice.never_lower(hit, advice.hosts_of(hit, look.evidence, look))
+            finding = _finding_of_hit(cause, severity, hit, look)
             yield replace(finding, phase=look.phase.name, direction=way)
 
 
@@ -204,9 +201,7 @@ def _is_negligible(hit: Hit, look: Look, result: PhaseResult) -> bool:
     return hit.share < TRIFLING_SHARE and result.passed is not False
 
 
-def _of_the_session(
-    session: Session, all_passed: bool, worse: Optional[str], capacities: Sequence[limits.Capacity]
-) -> Iterable[Finding]:
+def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     is_disturbed = any(look.is_disturbed for look in session.looks)
     for cause, hit in hits_of_session(session):
@@ -215,9 +210,9 @@ def _of_the_session(
             severity = "info"
         if is_disturbed and cause.id in OF_SEVERAL_PHASES:
             hit = _less_confident(hit)
-        hit = limits.never_lower(hit, limits.hosts_of(hit, session.evidence, reference))
+        hit = advice.never_lower(hit, advice.hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
-        finding = _finding_of_hit(cause, severity, hit, reference, capacities)
+        finding = _finding_of_hit(cause, severity, hit, reference)
         yield replace(finding, direction=way)
 
 
@@ -226,14 +221,8 @@ def _less_confident(hit: Hit) -> Hit:
     return hit._replace(confidence="medium") if hit.confidence == "high" else hit
 
 
-def _finding_of_hit(
-    cause: Cause,
-    severity: Severity,
-    hit: Hit,
-    look: Optional[Look],
-    capacities: Sequence[limits.Capacity],
-) -> Finding:
-    finding = Finding(
+def _finding_of_hit(cause: Cause, severity: Severity, hit: Hit, look: Optional[Look]) -> Finding:
+    return Finding(
         id=cause.id,
         title=hit.title or cause.title,
         severity=severity,
@@ -243,13 +232,9 @@ def _finding_of_hit(
         end=hit.end,
         text=hit.text,
         evidence=known_facts(hit.facts),
-        advice=limits.advice_for(hit, look),
+        advice=advice.advice_for(hit, look),
         sysctls=hit.sysctls,
     )
-    if look is None or severity == "info" or hit.confidence == "low":
-        return finding
-    predicted, following = limits.next_after(cause.id, hit, look, capacities)
-    return replace(finding, predicted=predicted, next_limit=following)
 
 
 def result_of_phase(look: Look) -> PhaseResult:

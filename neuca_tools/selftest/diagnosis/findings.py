@@ -32,10 +32,10 @@ class Finding:
     """One condition that applies.
 
     See `Hit` for `share`, `end` and `confidence`. `severity` is "fault", "limit" or "info".
-    `predicted` is the rate in bit/s once it is fixed, `next_limit` what limits then. `advice`
-    starts with the command that sets `sysctls`, if there are any. `direction` is "forward",
-    "reverse" or "both"; None if only one was measured, or if the finding is about the hosts or the
-    path as a whole. `tell` says how to tell it from another that the same evidence allows.
+    `advice` starts with the command that sets `sysctls`, if there are any. `direction` is
+    "forward", "reverse" or "both"; None if only one was measured, or if the finding is about the
+    hosts or the path as a whole. `tell` says how to tell it from another that the same evidence
+    allows.
     """
 
     id: str
@@ -48,8 +48,6 @@ class Finding:
     text: str
     evidence: tuple[Fact, ...]
     advice: str
-    predicted: Optional[float] = None
-    next_limit: Optional[str] = None
     sysctls: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
     direction: Optional[str] = None
     tell: Optional[str] = None
@@ -109,7 +107,7 @@ def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
     names = {other.id for other in there} | {other.title for other in there}
     if not is_explained((finding.id, finding.title), finding.phase, names):
         return finding
-    return replace(finding, severity="info", predicted=None, next_limit=None)
+    return replace(finding, severity="info")
 
 
 def _is_same_way(finding: Finding, other: Finding) -> bool:

@@ -168,8 +168,8 @@ class Host:
     `wanted` are the sysctls that tuning asks for. `path` names the devices on the path to the peer,
     the one with the address first; `planned` is the device that packets to it should use.
     `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node` that of the CPU
-    on which iperf3 ran. `log` are the kernel messages during the test. `drift` are the changes
-    that a pass of the agent would make now, `agent` its version.
+    on which iperf3 ran. `log` are the kernel messages during the test, of the local host only.
+    `drift` are the changes that a pass of the agent would make now, `agent` its version.
     """
 
     name: Optional[str] = None

@@ -134,9 +134,6 @@ def _finding_section(finding: Finding) -> Iterator[str]:
         yield f"<pre>{escape(finding.advice)}</pre>"
     if finding.tell:
         yield f"<p><b>Tell apart</b> {escape(finding.tell)}.</p>"
-    if finding.predicted:
-        yield f"<p><b>Predicted</b> {escape(amounts.rate(finding.predicted))}."
-        yield f"<b>Next limit</b> {escape(finding.next_limit or 'not known')}.</p>"
     yield "</section>"
 
 

@@ -27,10 +27,6 @@ SHORTENED_LENGTH = 80 - LABEL_WIDTH
 SHOWN_DIFFERENCE = 0.05
 ALL = 0.995  # share that is shown as 100%
 MAX_PHASES = 4  # lines for phases, unless the report is verbose
-# Of the first limit and of the others: the limit, its fix, what limits after the fix, and how to
-# tell the limit from another cause.
-FIRST_LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
-OTHER_LABELS = ("also", "fix", "next limit", "tell apart")
 # Added to a finding if only one direction is limited.
 DIRECTION_WORDS = {"forward": ", to the peer", "reverse": ", from the peer"}
 # Put before the advice of a finding, by the end that it is for.
@@ -106,8 +102,8 @@ def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
         limits = limits[:1]
         # One, if nothing else says why a rate that nobody expected is what it is.
         notes = [] if diagnosis.limit or diagnosis.expect else notes[:1]
-    for finding, labels in zip(limits, chain([FIRST_LABELS], repeat(OTHER_LABELS))):
-        yield from _finding_lines(finding, labels, verbose)
+    for finding, label in zip(limits, chain(["LIMIT"], repeat("also"))):
+        yield from _finding_lines(finding, label, verbose)
     for finding in notes:
         yield _labelled_line("info", f"{finding.text} ({finding.id})")
 
@@ -181,26 +177,16 @@ def way_words(finding: Finding) -> str:
     return DIRECTION_WORDS.get(finding.direction or "", "") if finding.phase == ALONE else ""
 
 
-def _finding_lines(
-    finding: Finding, labels: tuple[str, str, str, str], verbose: bool
-) -> Iterator[str]:
-    limit_label, fix_label, next_label, apart_label = labels
+def _finding_lines(finding: Finding, label: str, verbose: bool) -> Iterator[str]:
     explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
-    yield _labelled_line(limit_label, f"{finding.title}: {finding.text} ({explains})")
+    yield _labelled_line(label, f"{finding.title}: {finding.text} ({explains})")
     if verbose:
         for fact in finding.evidence:
             yield _labelled_line("", fact_line(fact))
     if finding.advice:
-        words = f"{HOST_WORDS.get(finding.end, '')}{finding.advice}"
-        if finding.predicted:
-            words += f" ⇒ {amounts.rate(finding.predicted)} predicted"
-        yield _labelled_line(fix_label, words)
-    if not verbose:
-        return
-    if finding.next_limit:
-        yield _labelled_line(next_label, finding.next_limit)
-    if finding.tell:
-        yield _labelled_line(apart_label, finding.tell)
+        yield _labelled_line("FIX", f"{HOST_WORDS.get(finding.end, '')}{finding.advice}")
+    if finding.tell and verbose:
+        yield _labelled_line("TELL APART", finding.tell)
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:

@@ -18,9 +18,9 @@ from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
 from neuca_tools.selftest.measure.wait import number_in
 
-LONGEST_TEXT = 2048  # characters; a line of the kernel's log has 1024 bytes at most
+LONGEST_TEXT = 2048  # characters
 LARGEST_NUMBER = 2.0**64  # counters are unsigned numbers of 64 bits
-MAX_LINKS, MAX_LINES = 4096, 1000  # of the peer: its links, and lines of its log
+MAX_LINKS = 4096  # of the peer
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.
 DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")
@@ -39,8 +39,8 @@ def token_of(answer: Message) -> bytes:
 def host_of(answer: Message, what: str) -> Host:
     """The peer's description of itself. Raises ChannelError."""
     host = _checked_evidence({"peer": answer.get("host", {})}, what).peer
-    if len(host.links) > MAX_LINKS or len(host.log) > MAX_LINES:
-        raise ChannelError(f"the peer's response to {what}: it has too many links or log lines")
+    if len(host.links) > MAX_LINKS:
+        raise ChannelError(f"the peer's response to {what}: it has too many links")
     return replace(
         host,
         links=tuple(
@@ -52,22 +52,18 @@ def host_of(answer: Message, what: str) -> Host:
         planned=_safe_device_name(host.planned),
         sysctls=_safe_settings(host.sysctls),
         wanted=_safe_settings(host.wanted),
+        log=(),
     )
 
 
-def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
-    """The samples and the trace of a test as those of a sender, and the kernel's messages.
-
-    Raises ChannelError.
-    """
+def observations_of(answer: Message) -> Phase:
+    """The samples and the trace of a test as those of a sender. Raises ChannelError."""
     phase = {
         "name": "",
         "sender": answer.get("samples", []),
         "sender_trace": answer.get("trace", {}),
     }
-    document = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
-    evidence = _checked_evidence(document, "finish")
-    return evidence.phases[0], evidence.peer.log[:MAX_LINES]
+    return _checked_evidence({"phases": [phase]}, "finish").phases[0]
 
 
 def clock_of(answer: Message) -> float:

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Optional
 
@@ -63,7 +62,6 @@ class Helper:
     def __init__(self, channel: Channel, client: Address, disconnect: Callable[[], None]) -> None:
         self._channel, self._client, self._disconnect = channel, client, disconnect
         self.host, self.token, self.failure = Host(), b"", ""
-        self._log: tuple[str, ...] = ()
         # Of the current test: its seconds, when it began by the monotonic clock of this host, and
         # by how much that of the peer is ahead.
         self._seconds = self._began = self._ahead = 0.0
@@ -89,18 +87,17 @@ class Helper:
         try:
             max_bytes = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
             answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(max_bytes, LONGEST_MESSAGE))
-            phase, log = answers.observations_of(answer)
+            phase = answers.observations_of(answer)
         except ChannelError:
             return EndObservations()
-        self._log = (*self._log, *log)[-answers.MAX_LINES :]
         trace = shifted_trace(phase.sender_trace, self._ahead)
         return EndObservations(phase.sender, trace_within(trace, self._began, time.monotonic()))
 
     def facts(self) -> Host:
-        """The peer as it is, or last was if it does not respond, with its kernel log."""
+        """The peer as it is, or last was if it does not respond."""
         with suppress(ChannelError):
             self.host = answers.host_of(self._ask({"ask": "host"}, ANSWER_SECONDS), "host")
-        return replace(self.host, log=self._log)
+        return self.host
 
     def close(self) -> None:
         with suppress(ChannelError):

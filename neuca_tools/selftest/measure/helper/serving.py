@@ -65,7 +65,6 @@ class ServerSession:
         self._can_filter = can_filter
         self._filter: Optional[PeerFilter] = None
         self._series: Optional[SampleSeries] = None
-        self._messages = facts.Messages()
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -102,7 +101,6 @@ class ServerSession:
             self._echo.close()
         if self._connection:
             self._connection.close()
-        self._messages.end()
 
     def _handle_request(self, message: Message) -> None:
         """Answer one request, or end the session if it asks for that. Raises ChannelError."""
@@ -181,7 +179,7 @@ class ServerSession:
         port = 0 if message.get("udp") else self._port
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
-        return {"ready": self._port, "clock": time.monotonic()}
+        return {"clock": time.monotonic()}
 
     def _is_listening(self, program: Program) -> bool:
         """Wait until the program listens; False if it ended, or does not in time."""
@@ -196,8 +194,7 @@ class ServerSession:
     def _finish_test(self, _: Message) -> Message:
         samples, trace = self._series.end() if self._series else EndObservations()
         self._stop_test()
-        log, self._messages = self._messages.end(), facts.Messages()
-        return {"samples": encode(samples), "trace": encode(trace), "log": list(log)}
+        return {"samples": encode(samples), "trace": encode(trace)}
 
     def _stop_test(self) -> None:
         """End what is left of a test: with SIGTERM, then with SIGKILL."""
