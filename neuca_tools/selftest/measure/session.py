@@ -69,9 +69,7 @@ class PeerTest(ThroughputSteps):
         self._run_step("as-planned", self._compare_with_plan)
         if not self._check_reach(route):
             return
-        local = self._describe_local(route)
-        self._devices = local.path
-        self._evidence = replace(self._evidence, local=local)
+        self._evidence = replace(self._evidence, local=self._describe_local(route))
         self._run_step("latency", self._measure_latency)
         self._run_step("path-mtu", lambda: self._measure_path_mtu(route.device))
         self._run_step("path", lambda: self._trace_path(route.device))

@@ -7,7 +7,7 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 # SPDX-License-Identifier: MIT
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Optional, Union
 
@@ -33,13 +33,12 @@ def run_test(
     name: str,
     test: Test,
     helper: Optional[Helper] = None,
-    devices: Sequence[str] = (),
     probe: Optional[ConcurrentProbe] = None,
     grace: float = GRACE_SECONDS,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
 
-    `devices`: those whose driver counters are sampled too. `grace`: seconds beyond the test.
+    `grace`: seconds beyond the test.
     """
     local = peer = EndObservations()
     refusal = helper.begin(test) if helper else None
@@ -47,7 +46,7 @@ def run_test(
         run = Run("iperf3", protocol=test.protocol, error=refusal)
         return _phases_of(name, test, run, local, peer)
     try:
-        result, local = _watch_client(test, devices, probe, grace)
+        result, local = _watch_client(test, probe, grace)
     except OSError as error:
         result = ProgramResult(1, b"", f"start iperf3: {error.strerror}".encode())
     if helper:
@@ -81,14 +80,14 @@ def _phases_of(
 
 
 def _watch_client(
-    test: Test, devices: Sequence[str], probe: Optional[ConcurrentProbe], grace: float
+    test: Test, probe: Optional[ConcurrentProbe], grace: float
 ) -> tuple[ProgramResult, EndObservations]:
     """Run a client until it ends, but at most `grace` seconds more, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.
     """
     port = 0 if test.udp else test.port
-    series = SampleSeries(test.peer.version, test.seconds, remote_port=port, devices=devices)
+    series = SampleSeries(test.peer.version, test.seconds, remote_port=port)
     program = Program(client_command(test), confine_process())
     probes = [probe] if probe else []
     try:
