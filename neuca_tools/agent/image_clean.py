@@ -35,7 +35,7 @@ from neuca_tools.files import (
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
 from neuca_tools.guest.run import LOCK as GUEST_LOCK
 from neuca_tools.guest.users import UserWithdrawal
-from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
@@ -151,7 +151,7 @@ def named_files(config: Config) -> list[Path]:
     logs += [place / name for name in names_in(place) if log.fullmatch(name)]
     logs += [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     files = [*map(Path, own_paths(config)), *matching_paths(state, REPORTS)]
-    archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    archive = (ARCHIVE, f"{ARCHIVE}.1", ARCHIVE_LOCK)
     names = (*STATE_FILES, *archive, store.REASON_FILE, config.daemon_lock.name, _FORMER_TABLE)
     files += [*(state / name for name in names), *guest_records(config)]
     for directory in (state / first_boot.PLACE, state / records.SCRIPTS):

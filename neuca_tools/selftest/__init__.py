@@ -16,7 +16,7 @@ codes       the exit codes; amounts writes rates, sizes and times
 
 # The names of the kept reports, in the agent's state directory.
 REPORTS = "selftest-[0-9]*.json*"
-# The archive of all tests there, and its older part.
-ARCHIVE, OLD_ARCHIVE = "selftests.jsonl", "selftests.jsonl.1"
+# The archive of all tests there.
+ARCHIVE = "selftests.jsonl"
 # The lock there while a test is archived: the unit may write nowhere else.
 ARCHIVE_LOCK = "selftests.lock"

@@ -119,16 +119,6 @@ def test_the_counters_of_devices_and_queues_are_those_of_iproute2(hosts):
     assert counted["a0"]["carrier_changes"] >= before["tx"]["carrier_changes"] > 0
 
 
-def test_the_counters_of_a_driver_have_its_names_and_values(hosts):
-    """That of a veth says who its peer is, and counts for each queue."""
-    counted = read(hosts, "counters.driver_statistics('a0')")
-    peer = shown(hosts, "ip -j link show dev a0")[0]["link_index"]
-    assert counted["peer_ifindex"] == peer
-    assert all(name.isprintable() and name.strip() == name != "" for name in counted)
-    names = read(hosts, "list(counters.read_counters(['a0']))")
-    assert {f"a0.ethtool.{name}" for name in counted} <= set(names)
-
-
 def test_a_host_is_described_as_iproute2_shows_it(hosts):
     ip(
         hosts,

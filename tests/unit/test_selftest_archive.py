@@ -17,7 +17,7 @@ from selftest_schema import HISTORY_PATH, validated
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence, Host, Link
@@ -89,24 +89,23 @@ def test_each_test_is_a_line_that_only_root_can_read(tmp_path, keep):
     assert (finding["id"], finding["severity"], "text" in finding) == ("D01", "limit", False)
 
 
-def test_a_file_of_a_thousand_tests_becomes_the_old_one(tmp_path, keep):
-    line = json.dumps({"version": 1, "taken": "2026-11-22T19:00:00Z", "peer": "10.0.0.1"}) + "\n"
-    (tmp_path / ARCHIVE).write_text(line * (archive.MAX_ENTRIES - 1))
-    (tmp_path / OLD_ARCHIVE).write_text("an older one\n")
+def test_the_last_thousand_tests_are_archived(tmp_path, keep):
+    line = '{"version": 1, "taken": "2026-11-22T19:00:00Z", "peer": "%d"}\n'
+    lines = "".join(line % number for number in range(archive.MAX_ENTRIES))
+    (tmp_path / ARCHIVE).write_text(lines)
     keep(a_test(1))
-    assert (tmp_path / OLD_ARCHIVE).read_text() == "an older one\n"
-    keep(a_test(2))
     found, damaged = archive.read_entries(tmp_path)
-    assert (len(found), damaged) == (archive.MAX_ENTRIES + 1, 0)
-    assert (tmp_path / ARCHIVE).read_text().count("\n") == 1
+    assert (len(found), damaged) == (archive.MAX_ENTRIES, 0)
+    assert (found[0]["peer"], found[-1]["peer"]) == ("1", "172.16.0.2")
     assert (tmp_path / ARCHIVE).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_of_many_bytes_becomes_the_old_one(tmp_path, keep):
-    (tmp_path / ARCHIVE).write_text(" " * (archive.MAX_BYTES - 100) + "\n")
+def test_the_archive_has_a_largest_size(tmp_path, keep):
+    (tmp_path / ARCHIVE).write_text((" " * (archive.MAX_BYTES // 2) + "\n") * 2)
     keep(a_test(1))
-    assert (tmp_path / OLD_ARCHIVE).stat().st_size == archive.MAX_BYTES - 99
-    assert len(archive.read_entries(tmp_path)[0]) == 1
+    assert (tmp_path / ARCHIVE).stat().st_size <= archive.MAX_BYTES
+    found, damaged = archive.read_entries(tmp_path)
+    assert (len(found), damaged) == (1, 1)
 
 
 def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):

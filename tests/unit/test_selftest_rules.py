@@ -52,10 +52,6 @@ def at_receiver(again=100, **counters):
 
 RINGS = [
     (at_receiver(eth1__rx_missed_errors=25), 0.25),
-    (at_receiver(eth1__rx_missed_errors=25, eth1__ethtool__rx_no_buffer_count=50), 0.5),
-    (at_receiver(eth1__ethtool__rx_out_of_buffer=25), 0.25),
-    (at_receiver(eth1__ethtool__rx_queue_0_drops=25), 0.25),
-    (at_receiver(eth1__ethtool__rx_discards_phy=25), 0.25),
     (at_receiver(eth1__rx_missed_errors=900), 1.0),
     (at_receiver(again=0, eth1__rx_missed_errors=25), 0.05),
     ({**at_receiver(eth1__rx_missed_errors=25), "rate": 9e8}, 0.05),

@@ -154,7 +154,7 @@ ENDS = {
         ProgramResult(0, b"\xff\xfe\x00", b""),
         "this is neither iperf3's JSON, nor its text, nor iperf 2's text",
     ),
-    "killed": (ProgramResult(-9, WHOLE, b""), "iperf3 was terminated by SIGKILL"),
+    "killed": (ProgramResult(-9, WHOLE, b""), "iperf3 was terminated by signal 9"),
     "killed by a signal without a name": (
         ProgramResult(-63, b"", b""),
         "iperf3 was terminated by signal 63",

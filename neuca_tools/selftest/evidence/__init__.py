@@ -12,7 +12,6 @@ softnet.dropped                            /proc/net/softnet_stat, all CPUs toge
 arp_cache.table_fulls, ndisc_cache.entries /proc/net/stat/arp_cache, ndisc_cache
 conntrack.insert_failed, conntrack.drop    /proc/net/stat/nf_conntrack
 eth1.rx_bytes, eth1.rx_missed_errors       /sys/class/net/eth1/statistics
-eth1.ethtool.rx_no_buffer_count            ethtool -S eth1
 eth1.qdisc.drops                           tc -s qdisc, all qdiscs of the device together
 """
 

@@ -17,7 +17,7 @@ from typing import Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import as_apply_error, locked, read_bytes, write_files
-from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, REPORTS
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.wait import line_of, parse_message
 from neuca_tools.selftest.readers.documents import MAX_DOCUMENT_BYTES, evidence_of
@@ -25,46 +25,40 @@ from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
 MAX_REPORTS = 100  # the most reports that are kept, of up to 100 KiB each
 MAX_EARLIER = 10  # the most earlier tests that a rate is compared with
-# The entries and bytes of one file, after which it becomes the old one.
-MAX_ENTRIES, MAX_BYTES = 1000, 8 * 1024 * 1024
+MAX_ENTRIES, MAX_BYTES = 1000, 8 * 1024 * 1024  # of the archive
 LOCK_SECONDS = 5.0  # to wait for another test that is being archived
 
 
 def append_entry(state: Path, entry: Mapping[str, object]) -> None:
-    """Add an entry. Raises ApplyError; nothing is added then."""
-    line = line_of(entry)
+    """Add an entry, and remove the oldest beyond the limits.
+
+    Raises ApplyError; nothing is added then.
+    """
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
         with as_apply_error(f'read "{path}"'):
             content = read_bytes(path) or b""
-        if content and not content.endswith(b"\n"):
-            content += b"\n"
-        files = {path: content + line}
-        if content.count(b"\n") >= MAX_ENTRIES or len(content) + len(line) > MAX_BYTES:
-            files = {state / OLD_ARCHIVE: content, path: line}
-        write_files(files, mode=0o600)
+        lines = [line + b"\n" for line in content.split(b"\n") if line]
+        lines = [*lines, line_of(entry)][-MAX_ENTRIES:]
+        while len(lines) > 1 and sum(map(len, lines)) > MAX_BYTES:
+            del lines[0]
+        write_files({path: b"".join(lines)}, mode=0o600)
 
 
 def read_entries(state: Path) -> tuple[list[Entry], int]:
     """All entries, the oldest first, and the number of lines that are not entries.
 
-    Raises SelftestError if a file cannot be read.
+    Raises SelftestError if the file cannot be read.
     """
-    entries: list[Entry] = []
-    damaged = 0
-    for name in (OLD_ARCHIVE, ARCHIVE):
-        path = state / name
-        try:
-            content = read_bytes(path, 2 * MAX_BYTES) or b""
-        except OSError as error:
-            raise SelftestError(f'read "{path}": {error.strerror}') from error
-        for line in filter(None, content.split(b"\n")):
-            entry = parse_message(line)
-            if entry and entry.get("version") == ENTRY_VERSION:
-                entries.append(entry)
-            else:
-                damaged += 1
-    return entries, damaged
+    path = state / ARCHIVE
+    try:
+        content = read_bytes(path) or b""
+    except OSError as error:
+        raise SelftestError(f'read "{path}": {error.strerror}') from error
+    lines = list(filter(None, content.split(b"\n")))
+    messages = filter(None, map(parse_message, lines))
+    entries: list[Entry] = [each for each in messages if each.get("version") == ENTRY_VERSION]
+    return entries, len(lines) - len(entries)
 
 
 # --- Reports ---

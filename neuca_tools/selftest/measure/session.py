@@ -72,7 +72,6 @@ class PeerTest(ThroughputSteps):
         if not self._check_reach(route):
             return
         local = self._describe_local(route)
-        self._devices = local.path
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)

@@ -18,13 +18,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.evidence.route import Hop
-from neuca_tools.selftest.report.panels import (
-    Band,
-    Panel,
-    end_of_bands,
-    numbered_band_names,
-    svg_figure,
-)
+from neuca_tools.selftest.report.panels import Band, Panel, end_of_bands, svg_figure
 from neuca_tools.selftest.report.text import (
     HOST_WORDS,
     fact_line,
@@ -86,13 +80,10 @@ def _body_parts(evidence: Evidence, diagnosis: Diagnosis, title: str) -> Iterato
 
 
 def _timeline_section(evidence: Evidence) -> Iterator[str]:
-    panels, bands = timeline_panels(evidence)
-    picture = svg_figure(panels, bands)
+    picture = svg_figure(*timeline_panels(evidence))
     if picture:
-        key = escape("; ".join(numbered_band_names(bands)))
-        yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
-        yield picture + (f"<p class=quiet>{key}</p>" if key else "")
-        yield "</figure></section>"
+        caption = "<figcaption>Over time</figcaption>"
+        yield f"<section><figure class=timeline>{caption}{picture}</figure></section>"
 
 
 def _about_host(host: Host, address: Optional[str]) -> str:

@@ -69,16 +69,6 @@ def end_of_bands(bands: Sequence[Band]) -> float:
     return max((band.end for band in bands), default=0.0)
 
 
-def numbered_band_names(bands: Sequence[Band]) -> list[str]:
-    """The key to the bands that are too narrow for their name: "3 tcp-parallel"."""
-    scale = _Scale(end_of_bands(bands) or 1.0)
-    return [
-        f"{number} {band.name}"
-        for number, band in enumerate(bands, 1)
-        if not _text_fits(band.name, scale.width(band))
-    ]
-
-
 class _Scale(NamedTuple):
     """The x axis, from 0 to `end` seconds."""
 
@@ -87,21 +77,16 @@ class _Scale(NamedTuple):
     def x(self, seconds: float) -> float:
         return LEFT + ROOM * min(1.0, max(0.0, seconds / self.end))
 
-    def width(self, band: Band) -> float:
-        return self.x(band.end) - self.x(band.start)
-
-
-def _text_fits(text: str, width: float) -> bool:
-    return len(text) * CHARACTER <= width
-
 
 def _band_shapes(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
+    """With their names where there is room; all have theirs as a tooltip."""
     for number, band in enumerate(bands, 1):
-        width = scale.width(band)
-        x, size = scale.x(band.start), (max(1.0, width), height - HEAD - FOOT + 4)
-        yield svg_rectangle(f"band b{number % 2}", (x, HEAD - 4), size)
-        text = band.name if _text_fits(band.name, width) else str(number)
-        yield svg_label("label", (x + width / 2, HEAD - 9), text, "middle")
+        x, width = scale.x(band.start), scale.x(band.end) - scale.x(band.start)
+        size = (max(1.0, width), height - HEAD - FOOT + 4)
+        shape = svg_rectangle(f"band b{number % 2}", (x, HEAD - 4), size)
+        yield f"<g><title>{escape(band.name)}</title>{shape}</g>"
+        if len(band.name) * CHARACTER <= width:
+            yield svg_label("label", (x + width / 2, HEAD - 9), band.name, "middle")
 
 
 def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:

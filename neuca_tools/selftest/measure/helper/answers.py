@@ -74,11 +74,6 @@ def clock_of(answer: Message) -> float:
     return seconds
 
 
-def text_of(answer: Message, name: str) -> str:
-    """The text under `name`, cut to 500 characters; empty if there is none."""
-    return str(answer.get(name, ""))[:500]
-
-
 def _checked_evidence(data: Mapping[str, object], what: str) -> Evidence:
     document = {"version": VERSION, **data}
     try:

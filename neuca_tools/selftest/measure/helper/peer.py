@@ -116,7 +116,7 @@ class Helper:
             self.failure = str(error)
             raise
         if "error" in answer:
-            raise ChannelError(f"the peer: {answers.text_of(answer, 'error')}")
+            raise ChannelError(f"the peer: {str(answer['error'])[:500]}")
         return answer
 
 

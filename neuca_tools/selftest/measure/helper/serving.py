@@ -172,12 +172,8 @@ class ServerSession:
             result, self._program = self._program.end(), None
             self._stop_test()
             raise RefusedError(f"iperf3 does not listen there: {_last_line(result)}")
-        route = kernel.route_to(self.peer)
-        devices = [
-            device.name for device in facts.devices_below(kernel.read_devices(), route.device_index)
-        ]
         port = 0 if message.get("udp") else self._port
-        self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
+        self._series = SampleSeries(self._address.version, seconds, port)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
         return {"clock": time.monotonic()}
 

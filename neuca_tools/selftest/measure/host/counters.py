@@ -1,18 +1,13 @@
-"""The counters of the kernel and of the drivers of this end, and its CPUs.
+"""The counters of the kernel of this end, and its CPUs.
 
 `evidence` documents the names of the counters.
 """
 
 # SPDX-License-Identifier: MIT
 
-import ctypes
-import fcntl
 import os
-import socket
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -25,17 +20,9 @@ MAX_BYTES = 1024 * 1024  # that are read from one file below /proc
 TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")  # files in /proc/net/stat
 # The column of /proc/net/softnet_stat (softnet_seq_show in net/core/net-procfs.c).
 SOFTNET_DROPPED = 1
-SIOCETHTOOL = 0x8946  # linux/sockios.h
-# Of linux/ethtool.h: ETHTOOL_GDRVINFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS; ETH_SS_STATS.
-GET_DRIVER_INFO, GET_STRINGS, GET_STATISTICS = 0x03, 0x1B, 0x1D
-STATISTICS_NAMES = 1
-NAME_LENGTH = 32  # bytes of a name (ETH_GSTRING_LEN)
-# struct ethtool_drvinfo: its size, and the offset of n_stats, the number of counters.
-INFO_LENGTH, COUNT_OFFSET = 196, 180
-MAX_COUNTERS = 4096  # of one device; a NIC with hundreds of queues has about that many
 
 
-def read_counters(devices: Iterable[str]) -> dict[str, int]:
+def read_counters() -> dict[str, int]:
     """All counters by name, without those that this kernel does not have."""
     totals = {
         **parse_pairs(text_of(PROC / "snmp", MAX_BYTES)),
@@ -49,8 +36,6 @@ def read_counters(devices: Iterable[str]) -> dict[str, int]:
     with suppress(OSError):
         for prefix, values in kernel.read_link_counters().items():
             totals.update(_with_prefix(prefix, values))
-    for name in devices:
-        totals.update(_with_prefix(f"{name}.ethtool", driver_statistics(name)))
     return totals
 
 
@@ -141,39 +126,3 @@ def _parse_integer(word: str, base: int = 10) -> Optional[int]:
         return int(word, base)
     except ValueError:
         return None
-
-
-# --- A driver's own counters, by ioctl: ethtool netlink lacks them ---------------------------
-
-
-def driver_statistics(device: str) -> dict[str, int]:
-    """The driver's counters by name; empty if it has none, or the device does not exist."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            query = partial(_query_driver, control.fileno(), device)
-            information = query([GET_DRIVER_INFO], INFO_LENGTH - 4)
-            count = struct.unpack_from("=I", information, COUNT_OFFSET)[0]
-            if not 0 < count <= MAX_COUNTERS:
-                return {}
-            request = [GET_STRINGS, STATISTICS_NAMES, count]
-            strings = query(request, count * NAME_LENGTH)[4 * len(request) :]
-            values = query([GET_STATISTICS, count], count * 8)
-    except OSError:
-        return {}
-    names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
-    texts = [name.decode("ascii", "replace").strip() for name in names]
-    return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8)))
-
-
-def _query_driver(descriptor: int, device: str, request: Sequence[int], room: int) -> bytes:
-    """Send an ethtool request of these words by ioctl, with room for `room` bytes after them.
-
-    Returns the answer, which the kernel writes over the request. A pointer in struct ifreq leads
-    to it.
-    """
-    words = struct.pack(f"={len(request)}I", *request)
-    buffer = ctypes.create_string_buffer(words, len(words) + room)
-    name = os.fsencode(device)[:15].ljust(16, b"\0")
-    ifreq = name + struct.pack("P", ctypes.addressof(buffer)) + bytes(16)
-    fcntl.ioctl(descriptor, SIOCETHTOOL, ifreq)
-    return buffer.raw

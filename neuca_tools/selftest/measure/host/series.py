@@ -45,22 +45,16 @@ class SampleSeries:
     """What this end sees of a test of `seconds`, from now on.
 
     Each look has the CPUs, and the sockets with this local or remote port; none if both are 0. Once
-    a second it is a sample, which has the counters as well, with those of the drivers of `devices`.
-    More frequent looks are points of the trace. Long tests of many connections have fewer of both.
+    a second it is a sample, which has the counters as well. More frequent looks are points of the
+    trace. Long tests of many connections have fewer of both.
     """
 
     def __init__(
-        self,
-        version: int,
-        seconds: float,
-        local_port: int = 0,
-        remote_port: int = 0,
-        devices: Sequence[str] = (),
+        self, version: int, seconds: float, local_port: int = 0, remote_port: int = 0
     ) -> None:
         self._reader: Optional[tcp_info.SocketReader] = None
         if local_port or remote_port:
             self._reader = tcp_info.SocketReader(version, local_port, remote_port)
-        self._devices = tuple(devices)
         self._seconds, self._point_seconds = seconds, max(POINT_SECONDS, seconds / MAX_POINTS)
         self._points: list[Sample] = []
         self._samples: list[Sample] = []
@@ -107,7 +101,7 @@ class SampleSeries:
     def _add_sample(self, look: Sample) -> None:
         """Without counters that are the same as in the first sample: an hour of them is kept."""
         first = self._samples[0].counters if self._samples else {}
-        values = _changed_counters(first, counters.read_counters(self._devices))
+        values = _changed_counters(first, counters.read_counters())
         self._samples.append(replace(look, counters=values))
 
     def _look(self, search: bool = True) -> Sample:

@@ -10,7 +10,6 @@ complete JSON without an error, and something arrived.
 import math
 import re
 from dataclasses import replace
-from signal import Signals
 from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
@@ -117,7 +116,7 @@ def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
     if result.was_killed:
         return NOT_ENDED
     if result.code < 0:
-        return f"iperf3 was terminated by {_signal_name(-result.code)}"
+        return f"iperf3 was terminated by signal {-result.code}"
     last = result.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
     last = last.replace("iperf3: error - ", "")
     if run.error == NO_RESULT:
@@ -129,10 +128,3 @@ def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
 
 def _has_arrived(run: Run) -> bool:
     return any(flow.received.bytes or flow.sent.bytes for flow in run.flows)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return Signals(number).name
-    except ValueError:
-        return f"signal {number}"

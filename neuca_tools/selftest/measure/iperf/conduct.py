@@ -7,7 +7,7 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 # SPDX-License-Identifier: MIT
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Optional
 
@@ -28,13 +28,12 @@ def run_test(
     name: str,
     test: Test,
     helper: Optional[Helper] = None,
-    devices: Sequence[str] = (),
     probe: Optional[RoundTrips] = None,
     grace: float = GRACE_SECONDS,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
 
-    `devices`: those whose driver counters are sampled too. `grace`: seconds beyond the test.
+    `grace`: seconds beyond the test.
     """
     local = peer = EndObservations()
     refusal = helper.begin(test) if helper else None
@@ -42,7 +41,7 @@ def run_test(
         run = Run("iperf3", protocol=test.protocol, error=refusal)
         return _phases_of(name, test, run, local, peer)
     try:
-        result, local = _watch_client(test, devices, probe, grace)
+        result, local = _watch_client(test, probe, grace)
     except OSError as error:
         program = "numactl" if test.numa_nodes else "iperf3"
         result = ProgramResult(1, b"", f"start {program}: {error.strerror}".encode())
@@ -77,14 +76,14 @@ def _phases_of(
 
 
 def _watch_client(
-    test: Test, devices: Sequence[str], probe: Optional[RoundTrips], grace: float
+    test: Test, probe: Optional[RoundTrips], grace: float
 ) -> tuple[ProgramResult, EndObservations]:
     """Run a client until it ends, but at most `grace` seconds more, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.
     """
     port = 0 if test.udp else test.port
-    series = SampleSeries(test.peer.version, test.seconds, remote_port=port, devices=devices)
+    series = SampleSeries(test.peer.version, test.seconds, remote_port=port)
     program = Program(client_command(test), confine_process())
     probes = [probe] if probe else []
     try:

@@ -54,9 +54,7 @@ class ThroughputSteps:
     `report_step` is called with each step when it has ended.
     """
 
-    # The address of this end, and the devices on the path, whose driver counters are sampled.
-    _source: Address
-    _devices: Sequence[str]
+    _source: Address  # of this end
 
     def __init__(self, address: Address, options: Options, report_step: ReportStep) -> None:
         self._address, self._options, self._report_step = address, options, report_step
@@ -117,9 +115,7 @@ class ThroughputSteps:
                 trips = RoundTrips(self._new_requests(), PROBE_SECONDS)
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
-        phases = run_test(
-            phase, test, self._helper, self._devices, trips, min(grace, MAX_GRACE_SECONDS)
-        )
+        phases = run_test(phase, test, self._helper, trips, min(grace, MAX_GRACE_SECONDS))
         yield from self._add(name, phases, f" of {streams} streams" if streams > 1 else "")
         if trips is not None:
             self._end_loaded(trips.end())
@@ -206,10 +202,10 @@ class ThroughputSteps:
         iperf3 does not send the first datagram of a stream again, without which no test begins: on
         a path that loses 4%, one test in twenty fails.
         """
-        phases = run_test(name, test, self._helper, self._devices)
+        phases = run_test(name, test, self._helper)
         if any(phase.flow and phase.flow.rate for phase in phases):
             return phases
-        return run_test(name, test, self._helper, self._devices)
+        return run_test(name, test, self._helper)
 
     def _measured_rates(self) -> list[float]:
         """The highest rate so far of each protocol and direction, in bit/s.
