@@ -77,24 +77,13 @@ def policed_path(session: Session) -> Optional[Hit]:
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     """One direction, judged by one test of TCP and by the datagrams sent in this direction."""
     hit = _policed_by_contrast(tcp, session)
-    if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
-        return _policed_by_tcp_alone(tcp)
-    return hit
-
-
-def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
-    """Whether a policer cannot be the reason for the losses in this direction.
-
-    Even the slowest datagrams are lost, or several streams fill a queue, which a policer lacks.
-    """
     slowest = datagrams.slowest_test(
         [look for look in session.looks if datagrams.is_same_way(look, tcp)]
     )
-    if slowest is not None and udp.is_losing(slowest):
-        return True
-    several = (thresholds.PARALLEL, tcp.phase.direction)
-    looks = (look for look in session.tcp if (look.phase.name, look.phase.direction) == several)
-    return any(path_capacity(look) is not None for look in looks)
+    is_random = slowest is not None and udp.is_losing(slowest)
+    if hit is None and _looks_policed(tcp) and not is_random:
+        return _policed_by_tcp_alone(tcp)
+    return hit
 
 
 def _credible_plateau(session: Session, ladder: list[Look], lossy: list[Look]) -> Optional[Hit]:
