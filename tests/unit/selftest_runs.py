@@ -215,26 +215,10 @@ def traced(evidence: Evidence, losses) -> Evidence:
     return replace(evidence, phases=(replace(phase, sender_trace=trace),))
 
 
-def lost_at_first(rtt: float, segments=500.0, expect=1e9, **socket) -> Evidence:
-    """Of 4 MB in flight, slow start lost so many segments; the window has not been as large since."""
-    evidence = tcp(flow_of(160e6, **{**HELD, **socket}), expect=expect)
-    return traced(evidence, {0.5: (rtt, 4e6, segments)})
-
-
-def bbr_flow(at_first=0.0, **socket) -> Evidence:
-    """A flow of BBR, of which this share was sent again in the first second; twice the path's content is its window."""
+def bbr_flow(**socket) -> Evidence:
+    """A flow of BBR; twice the path's content is its window."""
     window = {**HELD, "snd_cwnd": 2800, **socket}
-    evidence = tcp(flow_of(160e6, congestion="bbr", **window), expect=1e9)
-    if not at_first:
-        return evidence
-    (phase,) = evidence.phases
-    first, *others = phase.sender
-    others = [
-        replace(each, sockets=(replace(each.sockets[0], bytes_retrans=int(at_first * 2e7)),))
-        for each in others
-    ]
-    evidence = replace(evidence, phases=(replace(phase, sender=(first, *others)),))
-    return traced(evidence, {0.5: (0.1, 4e6, 500.0)})
+    return tcp(flow_of(160e6, congestion="bbr", **window), expect=1e9)
 
 
 def beside_others(evidence: Evidence, own: float) -> Evidence:

@@ -14,7 +14,6 @@ from selftest_runs import (
     diagnose,
     flow_of,
     lossy_datagrams,
-    lost_at_first,
     receiver,
     tcp,
     traced,
@@ -139,13 +138,9 @@ CASES = {
     ),
     "D16": counted(arp_cache__table_fulls=577),
     "D17": Evidence(phases=(udp_phase(50e6, 50e6, 50e6), udp_phase(200e6, 200e6, 96.7e6))),
-    "D17 at first": lost_at_first(0.1),
-    "D17 BBR": bbr_flow(0.25),
     "D18": tcp(
         flow_of(95.4e6, rtt=18_500, min_rtt=9_000, snd_cwnd=160, unacked=150, snd_wnd=3_000_000)
     ),
-    "D18 at first": lost_at_first(0.13),
-    "D18 short queue": lost_at_first(0.115),
     "D18 losses": traced(
         tcp(flow_of(160e6, retrans=0.001, **HELD), expect=1e9),
         dict.fromkeys((2.0, 2.3, 5.0, 8.0), (0.13, 2200000.0, 40.0)),
@@ -254,11 +249,7 @@ VERDICTS = {
     "D15": ("fault", "high", "receiver", 4),
     "D16": ("fault", "high", "peer", 4),
     "D17": ("limit", "high", "path", 4),
-    "D17 at first": ("limit", "medium", "path", 4),
-    "D17 BBR": ("limit", "medium", "path", 4),
     "D18": ("limit", "high", "path", 0),
-    "D18 at first": ("limit", "medium", "path", 4),
-    "D18 short queue": ("limit", "medium", "path", 4),
     "D18 losses": ("limit", "medium", "path", 4),
     "D18 BBR": ("limit", "medium", "path", 4),
     "D19": ("fault", "high", "path", 4),

@@ -1915,16 +1915,6 @@ def test_a_window_that_grows_shows_the_queue_of_a_slow_link_by_its_last_size(kil
     assert causes(sent + ends) == cause
 
 
-@pytest.mark.parametrize(("count", "is_possible"), [(514, True), (15, False), (120, False)])
-def test_much_loss_in_totals_alone_is_possible_only(count, is_possible):
-    size = 100 if count == 15 else 152  # Mbit/s; of 15 segments, any share is chance
-    seconds = 10 if count > 15 else 0.5
-    rows = means(("5", seconds, size, count, "sender"), ("5", seconds, size, None, "receiver"))
-    diagnosis = told("$ iperf3 -c 192.0.2.7\n" + rows)
-    assert ([each.id for each in diagnosis.possible] == ["D05"]) is is_possible
-    assert diagnosis.findings == ()
-
-
 DEBUGGING = """$ iperf3 -c localhost -w40G -d
 send_parameters:
 {

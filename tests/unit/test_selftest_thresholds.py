@@ -17,7 +17,6 @@ from selftest_runs import (
     diagnose,
     flow_of,
     lossy_datagrams,
-    lost_at_first,
     receiver,
     tcp,
     traced,
@@ -372,11 +371,10 @@ def ladder(level):
 
 
 def lost_over(trip, grown):
-    """Slow start lost packets whose round trip had grown by so many seconds."""
+    """Packets were lost whose round trip had grown by so many seconds."""
     usual = {"rtt": round(trip * 1e6), "min_rtt": round(trip * 1e6)}
-    return traced(
-        tcp(flow_of(160e6, **{**HELD, **usual}), expect=1e10), {0.5: (trip + grown, 4e6, 300.0)}
-    )
+    slow = tcp(flow_of(160e6, retrans=0.001, **{**HELD, **usual}), expect=1e10)
+    return traced(slow, {0.5: (trip + grown, 4e6, 300.0)})
 
 
 def some_queued(count):
@@ -514,22 +512,6 @@ COUNTED = [
     ("the least of it", lambda v: lost_over(0.01, v), 0.0038, 0.0042, "D18 limit"),
     ("the most of it", lambda v: lost_over(0.2, v), 0.0155, 0.0165, "D18 limit"),
     ("how often there has to be one", some_queued, 4, 5, "D18 limit"),
-    ("a queue that bursts fill", lambda v: lost_at_first(v, expect=3e8), 0.129, 0.131, "D18 limit"),
-    (
-        "the congestion window that is in flight",
-        lambda v: lost_at_first(0.13, unacked=round(v * 1400)),
-        0.79,
-        0.81,
-        "D18 limit",
-    ),
-    (
-        "what is lost at once",
-        lambda v: lost_at_first(0.1, v * 4e6 / 1448),
-        0.099,
-        0.101,
-        "D17 limit",
-    ),
-    ("what BBR takes for policed", bbr_flow, 0.195, 0.196, "D17 limit"),
     ("what BBR may lose", lambda v: bbr_flow(retrans=v), 1.1e-4, 0.9e-4, "D18 limit"),
     ("how long a window limits BBR", lambda v: bbr_flow(rwnd=v), 0.155, 0.145, "D18 limit"),
     ("what BBR has in flight", lambda v: bbr_flow(unacked=v), 685, 695, "D18 limit"),

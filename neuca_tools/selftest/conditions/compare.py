@@ -5,7 +5,7 @@
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import Hit, Session, Severity
+from neuca_tools.selftest.conditions.base import Hit, Session
 from neuca_tools.selftest.conditions.capacity import path_capacity, path_rate
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, BOTH_WAYS, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -40,13 +40,10 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
     rates, ratio = _rates_alone(session), ASYMMETRY
     if rates is None:
         rates, ratio = _rates_together(session), ASYMMETRY_TOGETHER
-    if rates is None:
+    direction = _slower_direction(rates, ratio)
+    if rates is None or direction is None or not _totals_differ(session):
         return None
-    there, back = rates
-    fast, slow = max(rates), min(rates)
-    direction = "forward" if there < back else "reverse"
-    if fast <= ratio * slow or not _totals_differ(session):
-        return None
+    slow, fast = sorted(rates)
     slower = session.named("tcp", direction)
     limit = slower and (path_capacity(slower) or path_rate(slower))
     if limit and limit.severity != "info":
@@ -54,32 +51,21 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
     return Hit(
         1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
-        (Fact("forward and back, bit/s", there, back),),
+        (Fact("forward and back, bit/s", *rates),),
         "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence="medium",
-        severity=_severity_of_slower(slower),
+        # It is chance if this direction had the expected rate for a moment, too.
+        severity="info" if slower and carries_expected(slower) else None,
     )
-
-
-def _severity_of_slower(look: Optional[Look]) -> Optional[Severity]:
-    """Information if it is chance: this direction had the expected rate for a moment, too."""
-    return "info" if look is not None and carries_expected(look) else None
-
-
-def _totals_differ(session: Session) -> bool:
-    """Whether the totals of both tests differ as well, as far as they are known.
-
-    On a long path, few intervals are left after slow start, and chance decides on their rates.
-    """
-    ways = (session.named("tcp", way) for way in ("forward", "reverse"))
-    totals = [look.flow.rate for look in ways if look is not None and look.flow.rate]
-    return len(totals) < 2 or max(totals) > ASYMMETRY_OF_TOTALS * min(totals)
 
 
 def worse_direction(session: Session) -> Optional[str]:
     """The direction that is clearly slower than the other, each measured alone; None if neither."""
-    rates = _rates_alone(session)
-    if rates is None or max(rates) <= ASYMMETRY * min(rates):
+    return _slower_direction(_rates_alone(session), ASYMMETRY)
+
+
+def _slower_direction(rates: Optional[tuple[float, float]], ratio: float) -> Optional[str]:
+    if rates is None or max(rates) <= ratio * min(rates):
         return None
     return "forward" if rates[0] < rates[1] else "reverse"
 
@@ -111,12 +97,21 @@ def _alone_clause(session: Session, rates: tuple[float, float]) -> str:
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
     """bit/s forward and back, each measured alone; without a test of the way back, both alike."""
-    there, back = session.named("tcp"), session.named("tcp", "reverse")
-    if there is None or not there.rate:
-        return None
-    if back is None or not back.rate:
-        return there.rate, there.rate
-    return there.rate, back.rate
+    there, back = (look and look.rate for look in _tests_alone(session))
+    return (there, back or there) if there else None
+
+
+def _tests_alone(session: Session) -> tuple[Optional[Look], Optional[Look]]:
+    return session.named("tcp"), session.named("tcp", "reverse")
+
+
+def _totals_differ(session: Session) -> bool:
+    """Whether the totals of both tests differ as well, as far as they are known.
+
+    On a long path, few intervals are left after slow start, and chance decides on their rates.
+    """
+    totals = [look.flow.rate for look in _tests_alone(session) if look and look.flow.rate]
+    return len(totals) < 2 or max(totals) > ASYMMETRY_OF_TOTALS * min(totals)
 
 
 def _rates_together(session: Session) -> Optional[tuple[float, float]]:

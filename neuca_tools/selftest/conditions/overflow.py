@@ -1,45 +1,30 @@
-"""D05, D17, D18: loss, by what was in flight when packets were lost, or by BBR's even rate.
+"""D05, D18: loss, by the round trips at which packets were lost, or by BBR's even rate.
 
 BBR sends at the rate at which data arrives, and need not fill a queue.
 """
 
 # SPDX-License-Identifier: MIT
 
-from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import application, thresholds
+from neuca_tools.selftest.conditions import application, figures, thresholds
 from neuca_tools.selftest.conditions.base import ORDERED, Hit, Severity, single_fact
-from neuca_tools.selftest.conditions.figures import (
-    MANY_STREAMS,
-    NOTABLE_LOSS,
-    cap_above,
-    filled_link_speed,
-    loss_explains,
-)
 from neuca_tools.selftest.conditions.window import full_window
-from neuca_tools.selftest.evidence.derive import growth_over_samples
-from neuca_tools.selftest.evidence.look import Look, data_sockets
+from neuca_tools.selftest.evidence.look import Look
 
 # By how much a round trip grows, beyond what a busy host adds, where a sender fills a queue: a part
 # of the shortest one, and seconds at least (RFC 9406, section 4.2).
 RTT_GROWTH, MIN_RTT_THRESH = 0.125, 0.004
-# Of the congestion window in flight: nothing else holds the sender back.
-FULL_WINDOW = 0.8
 # Round trips in which what overflowed a queue is sent again.
 RECOVERY_ROUND_TRIPS = 4
 # Of the times at which something was lost: the share at which a queue was full.
 FULL_QUEUE_SHARE = 0.5
-SHORT_QUEUE = 0.3  # of the shortest round trip: a queue that bursts overflow
 LOSS_SHARE, BBR_SHARE = 0.9, 0.8  # of the lost time: by losses; by BBR
 # Coefficient of variation of the rate: BBR's own probes for more bandwidth average out in a second.
 BBR_SPREAD = 0.10
 MIN_INTERVALS = 3  # intervals
-# Of what was sent within a second: BBR takes a path that loses so much for policed, and paces at
-# the rate that it lets pass (bbr_lt_loss_thresh in net/ipv4/tcp_bbr.c).
-BBR_POLICED_LOSS = 50 / 256
 # Of a CPU that others keep full: a test that uses so much of it may have needed more.
 COMPETING_CPU = 0.1
 # Of the bytes: a policer drops more, and BBR then sends no more than it lets pass.
@@ -47,127 +32,60 @@ BBR_LOSS = 1e-4
 
 
 class Loss(NamedTuple):
-    """A time at which packets were lost."""
+    """A time at which packets were lost, with what was sent again after it."""
 
-    time: float  # seconds
-    in_flight: float  # bytes
     rtt: float  # seconds
-    lost: float  # segments
-
-    def rate(self, mss: float) -> float:
-        """bit/s that the path carried: what was in flight and arrived, within a round trip."""
-        return max(0.0, self.in_flight - self.lost * mss) * 8 / self.rtt
-
-    def rate_of_burst(self, shortest: float) -> float:
-        """bit/s that the path may carry if slow start filled a short queue; 0 if it was longer.
-
-        Slow start sends twice as fast as the path carries, in bursts of one window, half of which
-        waits. It overflows a queue of much less than a round trip before the path is full. Once
-        that is noticed, the window is twice as large.
-        """
-        waited = self.rtt - shortest
-        return self.in_flight * 8 / 4 / waited if 0 < waited < SHORT_QUEUE * shortest else 0.0
+    in_flight: float  # bytes
 
 
 def overflowing_queue(look: Look) -> Optional[Hit]:
-    """A queue is full whenever packets are lost, at a rate that is less than expected.
-
-    Often that is only at the end of slow start: afterwards the window grows by a segment in each
-    round trip (RFC 5681, section 3.1), and on a long path most tests end before it fills the path
-    again. There is neither a queue nor a loss then.
-    """
-    if not application.is_unbounded(look) or not overflows(look):
+    """A queue is full whenever packets are lost, at a rate that is less than expected."""
+    if not application.is_lossy(look) or not application.is_unbounded(look) or not overflows(look):
         return None
-    losses, shortest = observed_losses(look), look.shortest_rtt or 0.0
-    if application.is_lossy(look):
-        # The rate itself is known better than what is in flight in a single moment.
-        highest, rate = max(loss.rate(look.mss) for loss in losses), look.known_rate
-    elif is_held_by_its_window(look):
-        losses = losses[:1]
-        rate = max(look.known_rate, losses[0].rate(look.mss))
-        highest = max(losses[0].rate(look.mss), losses[0].rate_of_burst(shortest))
-    else:
-        return None
+    losses = observed_losses(look)
+    highest = max(loss.in_flight * 8 / loss.rtt for loss in losses)
     if highest >= thresholds.THROUGHPUT * (look.evidence.expect or 0.0):
         return None
-    return _overflow_hit(look, losses, rate)
-
-
-def _overflow_hit(look: Look, losses: Sequence[Loss], rate: float) -> Hit:
-    is_early = not application.is_lossy(look)
     rtt = thresholds.upper_median([loss.rtt for loss in losses])
     waited = amounts.time(rtt - (look.shortest_rtt or 0.0))
-    text, advice = f"packets are lost after they waited {waited} in a queue,", ORDERED
-    if is_early:
-        text = f"slow start filled a queue of {waited} and lost packets"
-        advice = f"{ORDERED}; a longer test (--time 60) fills the path again"
     return Hit(
         LOSS_SHARE * look.known_network_share,
-        f"{text} at about {amounts.rate(rate)}: this is about the capacity of the path",
-        (
-            single_fact("rtt when packets were lost", rtt),
-            single_fact(
-                "in flight, bytes", thresholds.upper_median([loss.in_flight for loss in losses])
-            ),
-            single_fact("times at which packets were lost", len(losses)),
-        ),
-        advice,
+        f"packets are lost after they waited {waited} in a queue, at about "
+        f"{amounts.rate(look.known_rate)}: this is about the capacity of the path",
+        (single_fact("rtt when packets were lost", rtt), look.loss_fact),
+        ORDERED,
         confidence="low" if look.is_full else "medium",
-        fixed=rate,
+        fixed=look.rate,
     )
-
-
-def is_held_by_its_window(look: Look) -> bool:
-    """Whether the congestion window alone limits the flow, and is smaller than it was."""
-    in_flight, cwnd = look.windows.in_flight, look.windows.cwnd
-    if in_flight is None or not cwnd or in_flight < FULL_WINDOW * cwnd:
-        return False
-    first = next(iter(observed_losses(look)))
-    later = look.phase.sender_trace.points("in_flight")
-    return _highest_value(later, first=first.time + 2 * first.rtt) < first.in_flight
 
 
 def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
     shortest = look.shortest_rtt or 0.0
-    grown = max(
-        look.noise + max(MIN_RTT_THRESH, min(RTT_GROWTH * shortest, thresholds.LONG_DELAY)),
-        _of_a_pair(look),
-    )
-    every = observed_losses(look)
-    full = sum(loss.rtt >= shortest + grown for loss in every)
-    return bool(every) and full >= FULL_QUEUE_SHARE * len(every)
-
-
-def _of_a_pair(look: Look) -> float:
-    """Seconds: so much later is an acknowledgement of two packets, with an empty queue."""
-    return thresholds.PAIR_BYTES * 8 / look.rate if look.rate else 0.0
+    growth = max(MIN_RTT_THRESH, min(RTT_GROWTH * shortest, thresholds.LONG_DELAY))
+    # So much later is an acknowledgement of two packets, with an empty queue.
+    pair = thresholds.PAIR_BYTES * 8 / look.rate if look.rate else 0.0
+    losses = observed_losses(look)
+    full = sum(loss.rtt >= shortest + max(look.noise + growth, pair) for loss in losses)
+    return bool(losses) and full >= FULL_QUEUE_SHARE * len(losses)
 
 
 def observed_losses(look: Look) -> list[Loss]:
-    """Each time at which something was lost, with what was sent again after it."""
+    """Each time at which something was lost."""
     shortest, trace = look.shortest_rtt or 0.0, look.phase.sender_trace
-    counts = trace.points("retransmits") if shortest else []
     losses: list[Loss] = []
     ended = 0.0
-    for began, count in counts:
+    for began, count in trace.points("retransmits") if shortest else []:
         if not count or began < ended:
             continue
-        rtt = _highest_value(trace.points("rtt"), began - shortest, began + shortest)
-        in_flight = _highest_value(trace.points("in_flight"), began - shortest, began + shortest)
-        if not rtt:
-            continue
-        ended = began + RECOVERY_ROUND_TRIPS * rtt
-        lost = sum(count for time, count in counts if began <= time <= ended)
-        losses.append(Loss(began, in_flight, rtt, lost))
+        rtt, in_flight = (
+            max((value for time, value in points if abs(time - began) <= shortest), default=0.0)
+            for points in (trace.points("rtt"), trace.points("in_flight"))
+        )
+        if rtt:
+            ended = began + RECOVERY_ROUND_TRIPS * rtt
+            losses.append(Loss(rtt, in_flight))
     return losses
-
-
-def _highest_value(
-    points: list[tuple[float, float]], first: float, last: float = float("inf")
-) -> float:
-    """The highest value from `first` to `last`, in seconds; 0 if there is none."""
-    return max((value for time, value in points if first <= time <= last), default=0.0)
 
 
 def measured_by_bbr(look: Look) -> Optional[Hit]:
@@ -176,7 +94,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     Its windows are twice of what the path holds, so that they never limit a steady flow (Cardwell
     et al., BBR: Congestion-Based Congestion Control, 2016).
     """
-    if not look.rate or not _is_measured(look) or _lost_by_policer(look):
+    if not look.rate or not _is_steady_bbr(look) or not _is_free(look):
         return None
     losing = "almost without loss" if look.known_loss else "without any loss"
     return Hit(
@@ -191,27 +109,14 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     )
 
 
-def policed_by_bbr(look: Look) -> Optional[Hit]:
-    """BBR lost much at first, while no queue formed, and nothing more at the rate that arrived."""
-    lost = _lost_by_policer(look) if _is_measured(look) else 0.0
-    if not look.rate or not lost:
-        return None
-    return Hit(
-        LOSS_SHARE * look.known_network_share,
-        f"BBR lost {amounts.percent(lost)} at first, while no queue formed, and nothing "
-        f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
-        (look.rate_fact, single_fact("bytes_retrans / bytes_sent, at first", lost)),
-        "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
-        confidence="medium",
-    )
-
-
-def _is_measured(look: Look) -> bool:
-    """Whether BBR keeps one rate, and nothing of the hosts may be what limits it."""
+def _is_free(look: Look) -> bool:
+    """Whether nothing of the hosts may limit it, nor a policer that dropped its first burst."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if not _is_steady_bbr(look) or max(receiver, sender) >= application.PACED_LIMITED:
-        return False
     if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
+        return False
+    if observed_losses(look) and not overflows(look):
+        return False
+    if max(receiver, sender) >= application.PACED_LIMITED:
         return False
     rules = (
         full_window,
@@ -222,21 +127,10 @@ def _is_measured(look: Look) -> bool:
     return all(rule(look) is None for rule in rules)
 
 
-def _lost_by_policer(look: Look) -> float:
-    """The share that was lost in the worst second, if that was POLICED and no queue formed."""
-    shortest = look.shortest_rtt or 0.0
-    queued = shortest + max(RTT_GROWTH * shortest, _of_a_pair(look))
-    every = observed_losses(look)
-    if not every or any(loss.rtt >= queued for loss in every):
-        return 0.0
-    worst = 0.0
-    sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
-    for pair in zip(sockets, sockets[1:]):
-        lost = growth_over_samples(pair, "bytes_retrans")
-        sent = growth_over_samples(pair, "bytes_sent")
-        if lost is not None and sent:
-            worst = max(worst, lost / sent)
-    return worst if worst >= BBR_POLICED_LOSS else 0.0
+def _competes_for_cpu(look: Look) -> bool:
+    """Whether iperf used much of a CPU that other programs kept full."""
+    both = (look.sender_load, look.receiver_load)
+    return look.is_disturbed and any((load.own or 0.0) >= COMPETING_CPU for load in both)
 
 
 def _is_steady_bbr(look: Look) -> bool:
@@ -254,12 +148,6 @@ def _smaller_spread(look: Look) -> Optional[float]:
     """The smaller variation, of iperf's rates or the kernel's: each varies by when it counts."""
     known = (spread for spread in (look.spread, look.acked_spread) if spread is not None)
     return min(known, default=None)
-
-
-def _competes_for_cpu(look: Look) -> bool:
-    """Whether iperf used much of a CPU that other programs kept full."""
-    both = (look.sender_load, look.receiver_load)
-    return look.is_disturbed and any((load.own or 0.0) >= COMPETING_CPU for load in both)
 
 
 # --- D05 ------------------------------------------------------------------------------------------
@@ -310,7 +198,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
     return Hit(
         look.known_network_share,
         f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
-        f"congestion window follows the loss{_best_interval(look)}",
+        "congestion window follows the loss",
         (
             look.loss_fact,
             single_fact("retransmits", look.retransmits),
@@ -322,38 +210,18 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
 
 
 def _loss_unsampled(look: Look) -> Optional[Hit]:
-    """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
-    # Of both directions at once, each is slowed down by the other.
-    is_of_other = look.phase.name == thresholds.BIDIRECTIONAL and look.known_loss < NOTABLE_LOSS
-    is_sure = loss_explains(look)
-    if is_of_other or not (is_sure or _may_be_slowed(look)):
+    """Where only iperf counted."""
+    if not figures.loss_explains(look):
         return None
-    follows = ", and the congestion window follows the loss" if look.cwnd else ""
     return Hit(
         0.87,
         f"{counted(look.retransmits or 0, 'segment')} lost and retransmitted, "
-        f"{amounts.percent(look.known_loss)} of what was sent{follows}{_best_interval(look)}",
+        f"{amounts.percent(look.known_loss)} of what was sent",
         (
             single_fact("retransmits", look.retransmits),
             single_fact("intervals with loss", look.lossy_intervals or None),
             single_fact("cwnd", look.cwnd),
         ),
         FIND_LOSS,
-        confidence="medium" if is_sure else "low",
+        confidence="medium",
     )
-
-
-FEW_LOSSES = 20  # segments, of which chance makes any share
-
-
-def _may_be_slowed(look: Look) -> bool:
-    """Whether totals alone, which show no window that follows it, have much loss for their rate."""
-    is_alone = look.cwnd is None and look.spread is None and look.streams < MANY_STREAMS
-    is_much = look.known_loss >= 2 * NOTABLE_LOSS and (look.retransmits or 0) >= FEW_LOSSES
-    has_limit = filled_link_speed(look) or cap_above(look.known_rate) or look.run.is_loopback
-    return is_alone and is_much and not has_limit
-
-
-def _best_interval(look: Look) -> str:
-    near = cap_above(max(look.rates, default=0.0))
-    return f"; the best interval is just below {amounts.rate(near)}" if near else ""

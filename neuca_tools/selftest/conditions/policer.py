@@ -9,36 +9,30 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, datagrams, figures, queues, thresholds, udp
 from neuca_tools.selftest.conditions.base import Hit, Session, of_all_directions, single_fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.overflow import (
-    is_held_by_its_window,
-    observed_losses,
-    overflows,
-    policed_by_bbr,
-)
+from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_windows
 
 PLATEAU_LEVEL = 0.9  # of the plateau: what a test above a policer's rate receives at least (D17)
 POLICED_LOSS = 0.01  # of the segments: more than chance or a queue drops while the rate is even
-BURST_LOSS = 0.1  # of the bytes in flight, lost at once: random loss would continue afterwards
 
 
 def dropped_in_bursts(look: Look) -> Optional[Hit]:
-    """In one test: BBR's first loss, or more loss than the window shows.
+    """More loss than the window shows, in a test of which only iperf's figures are known.
 
     Many segments must have been lost together then, because each loss by itself would have made the
     window smaller; but for BBR, whose window does not depend on losses.
     """
-    if not look.is_unsampled_tcp or thresholds.is_bbr(look):
-        return policed_by_bbr(look)
-    if look.run.is_loopback or not _is_in_bursts(look):
+    if not look.is_unsampled_tcp or look.run.is_loopback or thresholds.is_bbr(look):
+        return None
+    if not _is_in_bursts(look):
         return None
     return Hit(
         0.89,
         f"{amounts.percent(look.known_loss)} of the segments are lost, at a rate that hardly "
         f"varies, and the window of {amounts.size(look.cwnd or 0)} shows that many are lost "
-        "together: a policer drops what exceeds its rate, or a queue is very short"
-        f"{'' if look.run.congestion else '; with BBR, any loss looks so (iperf3 -V names it)'}",
+        "together: a policer drops what exceeds its rate, or a queue is very short; with BBR, any "
+        "loss looks so (iperf3 -V names it)",
         (
             single_fact("retransmits", look.retransmits),
             single_fact("cwnd", look.cwnd),
@@ -51,18 +45,14 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 
 def _is_in_bursts(look: Look) -> bool:
-    if look.cwnd is None or look.spread is None or len(look.steady) < datagrams.MIN_INTERVALS:
-        return False
-    if look.cwnd < queues.INITIAL_SEGMENTS * look.mss * look.streams:
-        return False  # smaller than at the start: losses alone explain that
-    lost = figures.late_loss(look)
-    if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
+    lost, smallest = figures.late_loss(look), min(known_windows(look.steady), default=0.0)
+    if lost < POLICED_LOSS or not figures.is_constant(look, figures.UNEVEN_SPREAD):
         return False
     if not all(interval.retransmits for interval in look.steady):
         return False
-    if min(known_windows(look.steady), default=0.0) < 2 * look.mss * look.streams:
-        return False  # a single segment: a timeout, after all of it was lost (RFC 5681)
-    return look.cwnd >= figures.BURST_WINDOWS * figures.window_left_by(lost, look)
+    if smallest < thresholds.FEW_PACKETS * look.mss * look.streams:
+        return False  # after a timeout, because of losses alone
+    return (look.cwnd or 0.0) >= figures.BURST_WINDOWS * figures.window_left_by(lost, look)
 
 
 def policed_path(session: Session) -> Optional[Hit]:
@@ -87,24 +77,13 @@ def policed_path(session: Session) -> Optional[Hit]:
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     """One direction, judged by one test of TCP and by the datagrams sent in this direction."""
     hit = _policed_by_contrast(tcp, session)
-    if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
-        hit = _policed_by_tcp_alone(tcp)
-    return hit or _policed_at_first(tcp)
-
-
-def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
-    """Whether a policer cannot be the reason for the losses in this direction.
-
-    Even the slowest datagrams are lost, or several streams fill a queue, which a policer lacks.
-    """
     slowest = datagrams.slowest_test(
         [look for look in session.looks if datagrams.is_same_way(look, tcp)]
     )
-    if slowest is not None and udp.is_losing(slowest):
-        return True
-    several = (thresholds.PARALLEL, tcp.phase.direction)
-    looks = (look for look in session.tcp if (look.phase.name, look.phase.direction) == several)
-    return any(path_capacity(look) is not None for look in looks)
+    is_random = slowest is not None and udp.is_losing(slowest)
+    if hit is None and _looks_policed(tcp) and not is_random:
+        return _policed_by_tcp_alone(tcp)
+    return hit
 
 
 def _credible_plateau(session: Session, ladder: list[Look], lossy: list[Look]) -> Optional[Hit]:
@@ -145,8 +124,6 @@ def _looks_policed(look: Look) -> bool:
     """Whether TCP is too slow, and loses packets while the round trip stays at its minimum."""
     if thresholds.has_passed(look) or (look.is_disturbed and thresholds.carries_expected(look)):
         return False
-    if not look.is_sampled:
-        return look.is_unsampled and figures.loss_explains(look)
     return application.is_lossy(look) and not overflows(look) and _has_no_queue(look)
 
 
@@ -154,54 +131,16 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     """The hit without UDP tests at several rates, which could rule out random loss."""
     near = figures.cap_above(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
-    # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     is_noisy = thresholds.is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None)
     return Hit(
-        (0.95 if tcp.phase.sender else 0.5) * tcp.known_network_share,
+        0.95 * tcp.known_network_share,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few packets, or "
         "random loss; a UDP ladder can tell them apart",
         (tcp.loss_fact, tcp.queueing_fact),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",
-        confidence="medium" if tcp.phase.sender and not is_noisy else "low",
+        confidence="low" if is_noisy else "medium",
     )
-
-
-def _policed_at_first(tcp: Look) -> Optional[Hit]:
-    """Slow start lost much at once, without a queue, and the window has not been as large since.
-
-    With a queue, that is a finding of `overflow.overflowing_queue`.
-    """
-    losses = observed_losses(tcp)
-    if not losses or losses[0].lost * tcp.mss < BURST_LOSS * losses[0].in_flight:
-        return None
-    if not _is_held_back_since(tcp) or not _has_no_queue(tcp) or overflows(tcp):
-        return None
-    if queues.backlog_drops(tcp) is not None:
-        return None
-    loss = losses[0]
-    return Hit(
-        0.95 * tcp.known_network_share,
-        f"slow start lost {amounts.percent(loss.lost * tcp.mss / loss.in_flight)} of "
-        f"{amounts.size(loss.in_flight)} in flight while no queue formed, and the window has "
-        "not been as large since: a policer with a small bucket, or a queue of a few packets",
-        (
-            single_fact("in flight when packets were lost, bytes", loss.in_flight),
-            single_fact("segments lost then", loss.lost),
-            single_fact("rtt when packets were lost", loss.rtt),
-        ),
-        "pacing (fq) avoids the bursts; BBR or CUBIC and a longer test (--time 60) suffer "
-        "less from such a loss",
-        confidence="medium",
-    )
-
-
-def _is_held_back_since(tcp: Look) -> bool:
-    """Whether TCP is too slow because of its window alone, without later losses."""
-    if thresholds.has_passed(tcp) is not False or thresholds.carries_expected(tcp):
-        return False
-    is_lossless = application.is_unbounded(tcp) and not application.is_lossy(tcp)
-    return is_lossless and is_held_by_its_window(tcp)
 
 
 def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
@@ -258,9 +197,9 @@ def _offered_or_received(look: Look) -> float:
 
 
 def _has_no_queue(look: Look) -> bool:
-    """Whether the round trip stays at its minimum; where it is not known, by the window."""
+    """Whether the round trip stays at its minimum, as far as the kernel's samples show it."""
     if not look.queueing or not look.phase.sender:
-        return not look.windows.flat and bool(look.retransmits)
+        return False
     if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.

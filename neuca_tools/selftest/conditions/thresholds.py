@@ -172,11 +172,6 @@ def is_bbr(look: Look) -> bool:
     return {socket.congestion for socket in steady_sockets(look)} - {None} == {BBR}
 
 
-def has_few_in_flight(look: Look) -> bool:
-    """Whether each stream's window is so small that a loss ends in a timeout, see `is_crowded`."""
-    return look.cwnd is not None and look.cwnd < FEW_PACKETS * look.mss * look.streams
-
-
 def is_crowded(look: Look) -> bool:
     """Whether the path holds only a few packets of each of several streams.
 
