@@ -256,7 +256,7 @@ def _no_response(session: Session) -> Optional[Hit]:
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
-        (connect, single_fact("ping", "answered" if reach.ping else None)),
+        (connect,),
         f"open the {ports} on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence="high" if reach.ping else "medium",
