@@ -290,15 +290,6 @@ def is_udp_blocked(evidence: Evidence) -> bool:
 
 
 def connection_rate(session: Session) -> Optional[Hit]:
-    tested = session.evidence.connections
-    if tested.no_address:
-        return Hit(
-            0.8,
-            f"{counted(tested.no_address, 'connection')} found no free port",
-            (single_fact("EADDRNOTAVAIL", tested.no_address),),
-            end="sender",
-            sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
-        )
     for end, samples, _ in chain.from_iterable(look.ends for look in session.looks):
         counters = known_facts(counter_growth(samples, name) for name in FULL_QUEUES)
         if not counters:
