@@ -9,7 +9,6 @@ from dataclasses import replace
 from selftest_runs import flow_of, receiver, tcp
 
 from neuca_tools.selftest.evidence import (
-    Connections,
     Evidence,
     Host,
     Latency,
@@ -153,11 +152,6 @@ HOSTS = {
     ),
     "a full backlog of connections": counted(TcpExt__ListenOverflows=7),
     "a full table of connections": counted("sender", conntrack__insert_failed=7),
-    "no free port": measured(connections=Connections(100.0, 7, 7)),
-    "no free port, and a range": measured(
-        connections=Connections(100.0, 7, 1),
-        local=Host(sysctls={"net.ipv4.ip_local_port_range": "2048\t60999"}),
-    ),
     "the path MTU is smaller in one direction": measured(
         local=Host(links=(FAST,)), path_mtu=PathMtu(9000, 1500, False)
     ),

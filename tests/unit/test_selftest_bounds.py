@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from neuca_tools.selftest.conditions import datagrams, figures, host, thresholds, udp
+from neuca_tools.selftest.conditions import datagrams, figures, thresholds, udp
 from neuca_tools.selftest.conditions.base import Session
 from neuca_tools.selftest.evidence import (
     Cpu,
@@ -1368,16 +1368,3 @@ def test_windows_are_sums_and_shares_of_what_the_kernel_counted():
     own = derived(sender=tuple(Sample(float(time), sockets(time)) for time in range(7)))
     assert own.windows == Windows(1000, 20_000, 40_000, 8_000, 0.25, 0.0, 0.5, True)
     assert own.acked == (16_000.0,) * 4
-
-
-@pytest.mark.parametrize(
-    ("kind", "parent", "family", "is_so"),
-    [
-        ("vxlan", None, {"vx0"}, True),
-        ("vxlan", "eth1", {"vx0"}, False),
-        ("vxlan", None, {"eth1"}, False),
-        ("bridge", None, {"vx0"}, False),
-    ],
-)
-def test_a_tunnel_whose_lower_device_is_not_known_counts_its_bytes(kind, parent, family, is_so):
-    assert host._is_detached_tunnel(Link("vx0", kind, parent), family) is is_so

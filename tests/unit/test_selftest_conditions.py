@@ -23,7 +23,6 @@ from selftest_runs import (
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.table import SOURCES
 from neuca_tools.selftest.evidence import (
-    Connections,
     Cpu,
     Evidence,
     Host,
@@ -223,7 +222,6 @@ CASES = {
     "D42 conntrack": Evidence(
         phases=(Phase("connections", receiver=receiver({"conntrack.drop": (0, 40)})),)
     ),
-    "D42 no port": Evidence(connections=Connections(900.0, 7, 7)),
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
     "D46": tcp(HEALTHY, local=Host(drift=("set the MTU of eth1 from 1500 to 9000",))),
     "D47": failed("unable to start listener for connections: Address already in use"),
@@ -287,7 +285,6 @@ VERDICTS = {
     "D41": ("limit", "medium", "local", 0),
     "D42": ("limit", "high", "receiver", 0),
     "D42 conntrack": ("limit", "high", "receiver", 0),
-    "D42 no port": ("limit", "high", "sender", 0),
     "D43": ("fault", "high", "receiver", 4),
     "D46": ("fault", "high", "local", 5),
     "D47": ("fault", "high", "tool", 6),

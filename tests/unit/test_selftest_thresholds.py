@@ -482,7 +482,7 @@ COUNTED = [
         103,
         "D39",
     ),
-    ("the bytes that leave elsewhere", beside, 0.098, 0.105, "D29 fault"),
+    ("the bytes that leave elsewhere", beside, 0.498, 0.505, "D29 fault"),
     (
         "the gain of several streams",
         lambda v: two(224e6, v * 224e6, name="tcp-parallel"),

@@ -10,7 +10,6 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.base import (
-    TUNNELS,
     Hit,
     Session,
     first_hit,
@@ -23,8 +22,7 @@ from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growt
 
 FAST_LINK = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
-# Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
-NOISE_BYTES, ELSEWHERE_SHARE = 1e6, 0.1
+MOST_BYTES = 0.5  # of those of a test: if the planned device has less, it was not used (D29)
 
 
 @for_each_host
@@ -158,48 +156,34 @@ def _route_through(device: str, address: str) -> str:
 
 
 def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
-    """The sender's or the receiver's bytes were counted by a device other than the planned one."""
+    """Most of the sender's or the receiver's bytes were not counted by the planned device.
+
+    Its lower and upper devices count the same bytes, and other programs use other devices.
+    """
     end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
-    family = _related_devices(host)
-    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
+    if not samples or f"{host.planned}.{counter}" not in samples[-1].counters:
         return None
+    planned = counter_growth(samples, f"{host.planned}.{counter}")
     counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
-    others = sorted(counted.keys() - family - {"lo"})
-    worst = max(others, key=lambda name: growth_of_fact(counted[name]), default="")
-    elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
-    total = growth_of_fact(elsewhere) + growth_of_fact(planned)
-    if growth_of_fact(elsewhere) <= max(NOISE_BYTES, ELSEWHERE_SHARE * total):
+    busiest = max(counted, key=lambda name: growth_of_fact(counted[name]), default="")
+    most = growth_of_fact(counted.get(busiest))
+    total = look.known_rate / 8 * (samples[-1].time - samples[0].time)
+    if not growth_of_fact(planned) < MOST_BYTES * total <= most:
         return None
-    share = growth_of_fact(elsewhere) / total
+    share = most / (most + growth_of_fact(planned))
     return Hit(
         share,
-        f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
-        (elsewhere, planned),
+        f"{amounts.percent(share)} of the {end}'s bytes went over {busiest}, not over "
+        f"{host.planned}",
+        (counted[busiest], planned),
         _route_through(
             host.planned or "the planned device",
             session.other_end("local" if host is look.evidence.local else "peer"),
         ),
         end,
     )
-
-
-def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
-    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
-    return link.kind in TUNNELS and not link.parent and link.name in family
-
-
-def _related_devices(host: Host) -> set[str]:
-    """The planned device with its lower and upper devices, which count the same bytes."""
-    if host.planned is None or host.planned not in {link.name for link in host.links}:
-        return set()
-    family, size = {host.planned}, 0
-    pairs = [{link.name, link.parent} for link in host.links if link.parent is not None]
-    while len(family) > size:
-        size = len(family)
-        family = family.union(*filter(family.intersection, pairs))
-    return family
 
 
 # --- What iperf was asked for, and did not get ----------------------------------------------------

@@ -123,11 +123,10 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
     tests = {look.phase.path: look for look in reversed(session.tcp)}
-    overlay, underlay = tests.get("overlay"), tests.get("underlay")
     # Offloads make a path through a shaper no faster.
-    if overlay is None or underlay is None or path_capacity(overlay):
+    if not {"overlay", "underlay"} <= tests.keys() or path_capacity(tests["overlay"]):
         return None
-    over, under = overlay.known_rate, underlay.known_rate
+    over, under = tests["overlay"].known_rate, tests["underlay"].known_rate
     if over >= SLOWER_SHARE * under:
         return None
     off = [(link, name) for link in session.evidence.links for name in _missing_offloads(link)]
@@ -205,8 +204,8 @@ def _is_stalled(look: Look) -> bool:
     idle = [interval for interval in known if not interval.bytes]
     if len(idle) < TIMEOUTS or any(interval.bytes for interval in known[1:]):
         return False
-    size, again = look.flow.sent.bytes or known[0].bytes or 0, look.retransmits
-    return size <= SEND_BUFFER and (again is None or again >= TIMEOUTS)
+    again = look.retransmits
+    return look.flow.size <= SEND_BUFFER and (again is None or again >= TIMEOUTS)
 
 
 def _report_large_packets(version: int) -> str:

@@ -256,7 +256,7 @@ def _no_response(session: Session) -> Optional[Hit]:
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
-        (connect, single_fact("ping", "answered" if reach.ping else None)),
+        (connect,),
         f"open the {ports} on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence="high" if reach.ping else "medium",
@@ -290,15 +290,6 @@ def is_udp_blocked(evidence: Evidence) -> bool:
 
 
 def connection_rate(session: Session) -> Optional[Hit]:
-    tested = session.evidence.connections
-    if tested.no_address:
-        return Hit(
-            0.8,
-            f"{counted(tested.no_address, 'connection')} found no free port",
-            (single_fact("EADDRNOTAVAIL", tested.no_address),),
-            end="sender",
-            sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
-        )
     for end, samples, _ in chain.from_iterable(look.ends for look in session.looks):
         counters = known_facts(counter_growth(samples, name) for name in FULL_QUEUES)
         if not counters:

@@ -70,7 +70,7 @@ SOURCES = {
     "D39": "RFC 4737; TCPSACKReorder",
     "D40": "ethtool(8); IEEE 802.3",
     "D41": "numactl(8)",
-    "D42": "ListenOverflows; nf_conntrack of the kernel; ip_local_port_range",
+    "D42": "ListenOverflows; nf_conntrack of the kernel",
     "D43": "RFC 5227",
     "D46": "neuca plan",
     "D47": "iperf_strerror() of iperf3; strerror(3)",

@@ -100,16 +100,9 @@ class Diagnosis(NamedTuple):
     @property
     def exit_code(self) -> ExitCode:
         """Why the test did not run; if it did, whether all is as expected, and as before."""
-        faults = self._faults
-        is_measured = any(phase.rate or phase.loss for phase in self.phases)
-        if table.BUSY in faults:
-            return ExitCode.BUSY
-        if faults & table.UNREACHABLE and not is_measured:
-            return ExitCode.UNREACHABLE
-        if table.NOTHING_SENT in faults and not is_measured:
-            return ExitCode.NOT_AS_PLANNED
-        if self.inconclusive or table.FAILED in faults:
-            return ExitCode.INCONCLUSIVE
+        faults, unfinished = self._faults, self._unfinished
+        if unfinished is not None:
+            return unfinished
         if faults & table.NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
         if faults or self.failures or self._is_below:
@@ -117,6 +110,19 @@ class Diagnosis(NamedTuple):
         if self.unexplained and self.since is ExitCode.PASS:
             return ExitCode.INCONCLUSIVE
         return self.since
+
+    @property
+    def _unfinished(self) -> Optional[ExitCode]:
+        """Why the test has no result; None if it has one."""
+        if table.BUSY in self._faults:
+            return ExitCode.BUSY
+        if not any(phase.rate or phase.loss for phase in self.phases):
+            if self._faults & table.UNREACHABLE:
+                return ExitCode.UNREACHABLE
+            if table.NOTHING_SENT in self._faults:
+                return ExitCode.NOT_AS_PLANNED
+        is_inconclusive = self.inconclusive or table.FAILED in self._faults
+        return ExitCode.INCONCLUSIVE if is_inconclusive else None
 
     @property
     def words(self) -> str:

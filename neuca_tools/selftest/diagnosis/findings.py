@@ -2,7 +2,7 @@
 
 # SPDX-License-Identifier: MIT
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
@@ -58,26 +58,33 @@ class Finding:
         return self.severity != "info" and self.confidence == "low"
 
 
-def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iterator[Finding]:
+def of_each_direction(findings: Sequence[Finding], worse: Optional[str]) -> Iterator[Finding]:
     """Each condition once, of the phase in which it explains most.
 
     Where one direction is `worse`, the findings of each direction are kept.
     """
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
-    ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for finding in findings:
         is_kept = worse and finding.phase == ALONE and finding.severity != "info"
         key = (finding.id, finding.title, finding.direction if is_kept else None)
-        if finding.severity != "info":
-            ways.setdefault(key[:2], set()).add(finding.direction)
         best[key] = max(best.get(key, finding), finding, key=_weight_in_phase)
     kept = {key[:2] for key in best if key[2] is not None}
     for (name, title, way), finding in best.items():
         if way is not None:
             yield finding
         elif (name, title) not in kept:  # of several streams: each direction alone has it
-            is_both = finding.phase == ALONE and len(ways.get((name, title), ())) > 1
-            yield replace(finding, direction=BOTH) if is_both else finding
+            yield _in_both(finding, findings)
+
+
+def _in_both(finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """The finding of both directions if each of them alone has it."""
+    alike = (
+        other
+        for other in findings
+        if (other.id, other.title) == (finding.id, finding.title) and other.severity != "info"
+    )
+    is_in_both = finding.phase == ALONE and len({other.direction for other in alike}) > 1
+    return replace(finding, direction=BOTH) if is_in_both else finding
 
 
 def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:

@@ -251,11 +251,10 @@ class PathMtu:
 
 @dataclass(frozen=True)
 class Connections:
-    """Connections per second, and how many failed; `no_address` of these with EADDRNOTAVAIL."""
+    """Connections per second, and how many failed."""
 
     rate: Optional[float] = None
     failed: Optional[int] = None
-    no_address: Optional[int] = None
 
 
 @dataclass(frozen=True)
