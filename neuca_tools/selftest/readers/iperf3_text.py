@@ -148,16 +148,10 @@ def _find_cpu_loads(document: str, client: str) -> tuple[Optional[float], Option
 
 
 def _count_streams(text: Text) -> Optional[int]:
-    """By the connections, of which --bidir has two for each stream, or else by the rows."""
-    both = any(row.role for row in text.rows)
-    # In a log of both ends, each connection is there twice.
-    ends = {
-        frozenset(((ours.local, ours.local_port), (ours.remote, ours.remote_port)))
-        for ours in text.distinct_connections
-    }
-    # A server that refused several tests has rows of none.
-    connections = (len(ends) or len(text.ids)) if text.rows else 1
-    return connections // (1 + both) or None
+    """By the rows; by the connections where only their sum has some, one if there are none."""
+    both = any(row.role for row in text.rows)  # of --bidir, which has two for each stream
+    count = (len(text.ids) or len(text.distinct_connections)) if text.rows else 1
+    return count // (1 + both) or None
 
 
 def _flows_of(rows: list[Row], reverse: bool, *, udp: bool, is_cut: bool) -> tuple[Flow, ...]:
@@ -191,7 +185,8 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
-    counted = _received_intervals(intervals)
+    # Those of a receiver say what arrived; its totals do, too.
+    counted = [each for each in intervals if each.lost is not None and not each.omitted]
     seconds = sum(interval.seconds for interval in counted)
     if not seconds:
         return both, gather.received_total(both, both.lost, both.datagrams)
@@ -199,11 +194,6 @@ def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Tota
     if (both.rate or 0.0) <= SIZE_TOLERANCE * rate:
         return Total(), both
     return both, replace(both, rate=rate, bytes=rate * (both.seconds or 0.0) / 8)
-
-
-def _received_intervals(intervals: Sequence[Interval]) -> list[Interval]:
-    """Those of a receiver, which say what arrived; its totals do, too."""
-    return [each for each in intervals if each.lost is not None and not each.omitted]
 
 
 def _is_summary(row: Row) -> bool:
