@@ -55,13 +55,6 @@ def test_a_process_that_takes_all_of_a_cpu_leaves_nothing_to_interrupts():
     assert "take the rest" not in said
 
 
-def test_a_cpu_that_small_datagrams_fill_needs_larger_ones():
-    run = "[  5] 0.00-9.00 sec  400 MBytes  373 Mbits/sec  0.01 ms  1922613/7009880 (27%)\n"
-    cpu = "CPU Utilization: local/sender 98% (8%u/90%s), remote/receiver 99.0% (8%u/91%s)\n"
-    advice = told(f"$ iperf3 -u -c x -b 0 -l 82\n{run}{cpu}").findings[0].advice
-    assert "3.16 or later, larger datagrams (-l 1472), and offloads" in advice
-
-
 def test_the_rate_after_a_burst_is_the_one_that_is_left():
     """In buffers of 1.25 MiB: most seconds have one of them, some have two."""
     said = report(text([2080, 21, 10.5, 10.5, 21, 10.5, 10.5, 21, 10.5, 10.5], ends=WAN))

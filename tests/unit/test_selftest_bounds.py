@@ -970,7 +970,7 @@ def received(**counters):
     return {"phase": {"receiver": grown(**counters)}}
 
 
-FAST = {"rate": 480e6}  # more than any receiver keeps up with
+FAST = {"rate": 880e6}  # more than any receiver keeps up with
 # What was lost and counted; the share that an overflow of the socket's buffer explains.
 OVERFLOWN = [
     (2, received(Udp__RcvbufErrors=1), 0.5),
@@ -979,14 +979,12 @@ OVERFLOWN = [
     (100, received(Udp__RcvbufErrors=200), 1.0),
     (0, received(Udp__RcvbufErrors=5), 1.0),
     (100, received(Udp__MemErrors=25), 0.25),
-    (0, received(Udp__MemErrors=25), 0.5),
+    (0, received(Udp__MemErrors=25), 1.0),
     (100, received(Udp__InDatagrams=5), None),
     (5000, FAST, 0.6),
-    (5001, FAST, 0.2),
     (5000, {}, None),
-    (99, FAST, 0.6),
-    (99, {**FAST, "target": 10e6}, 0.2),
-    (100, {**FAST, "target": 10e6}, 0.6),
+    (99, FAST, 0.2),
+    (100, FAST, 0.6),
     (100, {"rate": None}, None),
 ]
 
@@ -1001,38 +999,20 @@ def test_an_overflow_explains_what_it_dropped(lost, values, share):
     assert hit is None or hit.sysctls == (larger if is_socket else {})
 
 
-# Datagrams lost in all and in each interval; the frames in a second; how sure and how grave it is.
+# Datagrams lost in all and in each interval; how grave it is.
 USUAL = [
-    (100, (), 400e6, "low", None),
-    (100, (), 800e6, "medium", None),
-    (99, (), 800e6, "medium", "info"),
-    (99, (20, 20, 20, 20, 19), 800e6, "medium", None),
-    (99, (20, 20, 20, 39, 0), 800e6, "medium", "info"),
-    (99, (20, 20, 20, 39), 800e6, "medium", "info"),
+    (100, (), None),
+    (99, (), "info"),
+    (99, (20, 20, 20, 20, 19), None),
+    (99, (20, 20, 20, 39, 0), "info"),
+    (99, (20, 20, 20, 39), "info"),
 ]
 
 
-@pytest.mark.parametrize(("lost", "losses", "offered", "confidence", "severity"), USUAL)
-def test_a_moment_is_no_lasting_overflow(lost, losses, offered, confidence, severity):
-    hit = udp.receive_buffer(of_udp(lost, losses=losses, rate=offered * (1 - lost / 10_000)))
-    assert (hit.confidence, hit.severity) == (confidence, severity)
-
-
-SLOW_RECEIVERS = [
-    (5001, FAST, "medium"),
-    (5000, FAST, None),
-    (5001, {"rate": 80e6}, "low"),
-    (5001, {"rate": 79e6}, None),
-    (5001, {**FAST, "phase": {"receiver": grown(drops=1)}}, None),
-    (5001, {"rate": None}, None),
-]
-
-
-@pytest.mark.parametrize(("lost", "values", "confidence"), SLOW_RECEIVERS)
-def test_a_receiver_that_loses_more_than_half_is_too_slow(lost, values, confidence):
-    hit = udp.receiver_too_slow(of_udp(lost, **values))
-    assert (hit and hit.confidence) == confidence
-    assert hit is None or (hit.share, hit.end) == (0.7, "receiver")
+@pytest.mark.parametrize(("lost", "losses", "severity"), USUAL)
+def test_a_moment_is_no_lasting_overflow(lost, losses, severity):
+    hit = udp.receive_buffer(of_udp(lost, losses=losses, rate=800e6 * (1 - lost / 10_000)))
+    assert (hit.confidence, hit.severity) == ("medium", severity)
 
 
 @pytest.mark.parametrize(

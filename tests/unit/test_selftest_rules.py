@@ -244,11 +244,7 @@ PROCESSES = [
     (used(98, 10, phase={"target": 3e8}), None),
     (used(97, 10, rate=9.3e8, rates=(9.3e8,) * 3), None),
     (used(98, 10, rate=9.3e8, rates=(9.3e8,) * 3), (0.95, "sender", "high")),
-    (used(98, 10, protocol="udp", loss=0.0), (0.95, "sender", "high")),
-    (used(98, 10, protocol="udp", loss=0.0, rates=(3e8, 3e8, 3e8)), None),
     (used(98, 10, protocol="udp", loss=0.001), None),
-    (used(10, 98, protocol="udp", loss=0.02), (0.95, "receiver", "high")),
-    (used(10, 98, protocol="udp", loss=0.019), None),
 ]
 
 
@@ -276,11 +272,8 @@ SLOW_SENDERS = [
     (unused(cwnd=3.76e4), 0.85),
     (unused(cwnd=3.75e5), 0.85),
     (unused(cwnd=3.76e5), None),
-    (unused(cwnd=3e5, spread=0.029), 0.85),
-    (unused(cwnd=3e5, spread=0.031), None),
-    (unused(rate=1.2e9, cwnd=3e5, spread=0.049), 0.85),
-    (unused(rate=1.2e9, cwnd=3e5, spread=0.051), None),
-    (unused(rate=1.1e9, cwnd=3e5, spread=0.031), 0.85),
+    (unused(cwnd=3e5, spread=0.049), 0.85),
+    (unused(cwnd=3e5, spread=0.051), None),
     (unused(run={"buffer": 2**20}), None),
     (unused(phase={"name": "tcp-bidir"}), None),
     (unused(run={"peer": "localhost"}), None),

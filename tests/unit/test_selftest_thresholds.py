@@ -145,11 +145,6 @@ def bbr_loss(share):
     return of_bbr(text(rates, [420] * 8, sent_again(share, 47.1, 8), WAN))
 
 
-def spinning(share):
-    cpu = {"cpu": (share, 4.6), "protocol": "UDP"}
-    return document([407, 402, 411, 399, 405], [0.3] * 5, None, **cpu)
-
-
 def duplicated(share):
     sent = Total(10.0, 1.25e7, 1e7, datagrams=8633)
     received = replace(sent, bytes=1.25e7 * (1 + share), rate=1e7 * (1 + share), lost=0)
@@ -248,7 +243,6 @@ THRESHOLDS = [
     ("Losses of less than 10% do not limit it", bbr_loss, 0.098, 0.102, "D05 limit"),
     ("98% of a CPU", lambda v: text(UNEVEN, cpu=(9, v), ends=LOOPBACK), 97.5, 98.1, "D09 limit"),
     ("70% next to the softirqs", lambda v: text(UNEVEN, cpu=(9, v)), 69.5, 70.1, "D09 limit"),
-    ("70% next to the softirqs", spinning, 69.5, 70.1, "D09 limit"),
     ("of more than 30 Mbit/s", lambda v: queued_for(0.004, v), 29.5, 30.2, "D09 limit"),
     ("holds 1 ms at least", lambda v: queued_for(v, 412), 0.00095, 0.00105, "D09 limit"),
     ("and less than 10 ms", lambda v: queued_for(v, 412), 0.0105, 0.0099, "D09 limit"),

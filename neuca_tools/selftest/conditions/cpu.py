@@ -9,7 +9,6 @@ from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import Confidence, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, has_passed, is_mostly_idle
-from neuca_tools.selftest.conditions.udp import larger_datagrams, receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import HARMFUL_STEAL, Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
@@ -28,7 +27,6 @@ GROWN_WINDOW, ALLOWED_WINDOW = 2**20, 2**21
 # Of a CPU: iperf3 prints the time of its own process (getrusage(2)). Of a core that sends to a NIC,
 # interrupts and softirqs take the rest.
 FULL_CPU, NEARLY_FULL_CPU = 0.98, 0.70
-UDP_LOSS = 0.02  # of the datagrams
 LONG_RTT = 0.002  # seconds: below it, a CPU limits before any window of today
 FALLEN_SHARE = 0.1  # of the rate
 FILLED_WINDOW = 0.85  # of the congestion window in flight: it is not what limits
@@ -46,27 +44,31 @@ RELIEVE = {
 def limited_by_cpu(look: Look) -> Optional[Hit]:
     """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
     if look.is_sampled:
-        return _full_cpu(look) or receiver_too_slow(look)
-    return receiver_too_slow(look) or _busy_process(look) or _slow_sender(look) or _fast_core(look)
+        return _full_cpu(look)
+    if not look.is_unsampled_tcp or figures.is_as_requested(look):
+        return None
+    return _busy_process(look) or _slow_sender(look) or _fast_core(look)
 
 
 def _busy_process(look: Look) -> Optional[Hit]:
-    """An iperf process used all of a CPU, as far as softirqs left it some."""
-    if not look.is_unsampled or figures.is_as_requested(look):
-        return None
-    share, end = _busiest_process(look)
-    if look.protocol == "tcp" and share < FULL_CPU and figures.filled_link_speed(look) is not None:
+    """An iperf process used all of a CPU, as far as softirqs left it some.
+
+    Of UDP this says nothing: a sender may spin until the next datagram is due.
+    """
+    is_forward = look.phase.direction == "forward"
+    sender, receiver = look.run.cpus if is_forward else look.run.cpus[::-1]
+    share, end = max((sender, "sender"), (receiver, "receiver"))
+    if share < FULL_CPU and figures.filled_link_speed(look) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL_CPU if look.run.is_loopback else NEARLY_FULL_CPU):
         return None
-    larger = larger_datagrams(look) if look.protocol == "udp" else "jumbo frames, "
     used = f"{amounts.percent(min(share, 1))} of a CPU for {amounts.rate(look.known_rate)}"
     hit = Hit(
         0.95,
         f"iperf on the {end} used {used}",
         (single_fact(f"CPU of iperf on the {end}", round(min(share, 1), 3)),),
-        f"more streams (-P) with iperf3 3.16 or later, {larger}and offloads (ethtool -k)",
+        "more streams (-P) with iperf3 3.16 or later, jumbo frames, and offloads (ethtool -k)",
         end,
         confidence="high",
     )
@@ -76,27 +78,9 @@ def _busy_process(look: Look) -> Optional[Hit]:
     return hit._replace(share=0.85, text=text, confidence="medium")
 
 
-def _busiest_process(look: Look) -> tuple[float, str]:
-    """How busy the busier process kept its CPU, and its end.
-
-    With UDP the receiver's counts only if it loses datagrams, and the sender's only if none is lost
-    and its rate varies: one that spins until the next datagram is due sends evenly. With --bidir
-    each of them sends.
-    """
-    is_forward = look.phase.direction == "forward"
-    sender, receiver = look.run.cpus if is_forward else look.run.cpus[::-1]
-    if look.protocol == "tcp":
-        return max((sender, "sender"), (receiver, "receiver"))
-    if len(look.run.flows) < 2 and look.known_loss >= UDP_LOSS:
-        return receiver, "receiver"
-    is_lossless = len(look.run.flows) < 2 and look.loss == 0
-    is_varied = look.known_spread > figures.PACED_SPREAD
-    return (sender if is_lossless and is_varied else 0.0), "sender"
-
-
 def _slow_sender(look: Look) -> Optional[Hit]:
     """The sender does not fill its window, nothing is lost, and the link has room."""
-    if not look.is_unsampled_tcp or not look.is_unused or look.run.buffer or is_given(look):
+    if not look.is_unused or look.run.buffer or is_given(look):
         return None
     # A larger window is more than a local network needs.
     if (look.cwnd or 0) > GROWN_WINDOW * look.streams or not _is_as_constant_as_a_host(look):
@@ -120,8 +104,7 @@ def _is_as_constant_as_a_host(look: Look) -> bool:
     """Whether it varies as little as a host's: radios vary more, and their frames wait longer."""
     if look.known_rate < SLOWEST_HOST or not LAN_RTT < look.implied_rtt <= RADIO_SECONDS:
         return False
-    is_fast = look.known_rate >= figures.FAST_RATE
-    return figures.is_constant(look, SHARED_CPU_SPREAD if is_fast else figures.STEADY_SPREAD)
+    return figures.is_constant(look, SHARED_CPU_SPREAD)
 
 
 def is_given(look: Look) -> bool:
@@ -163,7 +146,7 @@ def may_be_rate_of_host(look: Look) -> bool:
 
 def _fast_core(look: Look) -> Optional[Hit]:
     """Faster than most paths, uneven, and unimpressed by loss."""
-    if not look.is_unsampled_tcp or is_given(look):
+    if is_given(look):
         return None
     if _is_one_thread(look):
         return Hit(
@@ -176,8 +159,6 @@ def _fast_core(look: Look) -> Optional[Hit]:
             confidence="medium",
         )
     if not _is_fast_and_uneven(look) or figures.loss_explains(look):
-        return None
-    if look.is_unused and look.implied_rtt >= LONG_RTT:
         return None
     return Hit(
         0.6,

@@ -10,7 +10,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed, has_small_buffer
 from neuca_tools.selftest.evidence import Phase
-from neuca_tools.selftest.evidence.look import Look, growth_of_fact
+from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSS_FREE_SHARE = 1e-4  # of the datagrams: who loses less counts as free of loss; our own bound
@@ -20,8 +20,6 @@ CLEAR_LOSS, ENOUGH_LOST = 0.02, 20  # share and count: neither a busy host nor c
 LASTING_INTERVALS = 5  # each with losses: longer than a moment
 EQUAL_COUNTS = 0.02  # of the datagrams
 COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
-# Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
-HOPELESS_LOSS = 0.5
 # Bytes of the headers of IP and UDP and, at MTU 1500, of each fragment with its UDP header.
 # Fragments of IPv6 have a header of 8 bytes more (RFC 8200, section 4.5).
 HEADERS, FRAGMENT = {4: 28, 6: 48}, {4: 1480, 6: 1448}
@@ -71,13 +69,6 @@ def seconds_missed(look: Look) -> float:
     return sent - received
 
 
-def _share_of_losses(look: Look, count: float, unknown: float) -> float:
-    """The share of the losses that `count` explains; `unknown` if no loss is known."""
-    if not lost_datagrams(look):
-        return unknown
-    return min(1.0, count / lost_datagrams(look))
-
-
 def receive_buffer(look: Look) -> Optional[Hit]:
     """The receiver's memory is too small, by its counters or by the lack of other causes."""
     memory, dropped = _udp_memory(look), look.receiver_fact("Udp.RcvbufErrors")
@@ -85,7 +76,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         return memory
     if dropped is None:
         return _usual_cause(look)
-    share = _share_dropped(look)
+    share = _share_of_losses(look, dropped)
     if share < COUNTED_SHARE:
         return None
     is_busy = share_lost_by_busy_receiver(look) > 0
@@ -109,64 +100,42 @@ def share_lost_by_busy_receiver(look: Look) -> float:
     Otherwise, any receiver keeps up with so few datagrams.
     """
     is_busy = lost_datagrams(look) and look.is_disturbed and is_gentle(look)
-    share = _share_dropped(look) if is_busy else 0.0
+    share = _share_of_losses(look, look.receiver_fact("Udp.RcvbufErrors")) if is_busy else 0.0
     return share if share >= COUNTED_SHARE else 0.0
 
 
-def _share_dropped(look: Look) -> float:
-    """The share of the losses that the receiver's socket dropped; 0 if that is not known."""
-    dropped = look.receiver_fact("Udp.RcvbufErrors")
-    if dropped is None:
-        return 0.0
-    return _share_of_losses(look, growth_of_fact(dropped), unknown=1.0)
+def _share_of_losses(look: Look, dropped: Optional[Fact]) -> float:
+    """The share of the losses that a counter of the receiver explains."""
+    return min(1.0, growth_of_fact(dropped) / max(1, lost_datagrams(look)))
 
 
 def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
     if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
-    if look.is_unsampled and is_gentle(look) and not has_small_buffer(look):
+    if not are_many(look) and not has_small_buffer(look) and not _is_clearly_too_fast(look):
         return None
-    if not _is_overload(look):
-        return _overflow_hit(look)
     return Hit(
-        0.6,
+        # Of less, what was never sent (D20) takes more.
+        0.6 if look.known_loss >= SLIGHT_LOSS else 0.2,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost, and "
         f"{amounts.rate(look.known_rate)} arrived: the path or the receiver takes no more"
         f"{_fragments_clause(look)}",
         (look.loss_fact,),
-        "or offer less (-b); nstat (UdpRcvbufErrors) tells whether it is the receiver",
+        "or offer less (-b); nstat (UdpRcvbufErrors), /proc/net/softnet_stat and ethtool -S tell "
+        "whether it is the receiver",
         "receiver",
         confidence="medium",
+        severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
         title=OVERLOADED,
     )
 
 
-def _is_overload(look: Look) -> bool:
-    """Whether the loss is clear, at a rate that may be too high for the path or the receiver."""
+def _is_clearly_too_fast(look: Look) -> bool:
+    """Whether neither a busy host nor chance loses so many, and not every receiver keeps up."""
     lost = look.known_loss * expected_datagrams(look.flow)
-    is_clear = look.known_loss >= CLEAR_LOSS and lost >= ENOUGH_LOST
-    return look.is_unsampled and is_clear and not (are_many(look) or has_small_buffer(look))
-
-
-def _overflow_hit(look: Look) -> Hit:
-    # Another cause takes more: the receiver on average, or what was never sent (D20).
-    is_less = look.known_loss > HOPELESS_LOSS
-    if look.known_loss < SLIGHT_LOSS:
-        is_less = sender_too_slow(look) is not None
-    return Hit(
-        0.2 if is_less else 0.6,
-        f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
-        f"counters, a socket buffer that overflows at {amounts.rate(look.known_rate)} is the usual "
-        f"cause{_fragments_clause(look)}",
-        (look.loss_fact,),
-        "for iperf3 alone, -w 4M",
-        "receiver",
-        confidence="medium" if are_many(look) or has_small_buffer(look) else "low",
-        severity=_severity_of_moment(look),
-        sysctls=LARGER_RECEIVE_BUFFERS,
-    )
+    return look.known_loss >= CLEAR_LOSS and lost >= ENOUGH_LOST and not is_gentle(look)
 
 
 def _severity_of_moment(look: Look) -> Optional[Severity]:
@@ -258,36 +227,14 @@ def _udp_memory(look: Look) -> Optional[Hit]:
     dropped = look.receiver_fact("Udp.MemErrors")
     if dropped is None:
         return None
-    count = growth_of_fact(dropped)
     return Hit(
-        _share_of_losses(look, count, unknown=0.5),
-        f"the receiver ran out of memory for UDP: {counted(round(count), 'datagram')}",
+        _share_of_losses(look, dropped),
+        "the receiver ran out of memory for UDP: "
+        f"{counted(round(growth_of_fact(dropped)), 'datagram')}",
         (dropped, look.loss_fact),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
         title="UDP memory pressure",
-    )
-
-
-def receiver_too_slow(look: Look) -> Optional[Hit]:
-    """Without counters: more than half was lost, so the receiver does not keep up on average."""
-    if not is_losing(look) or look.known_loss <= HOPELESS_LOSS or is_one_of_several(look):
-        return None
-    if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
-        return None
-    if look.is_unsampled and _frames_offered(look) <= VERY_FEW_PER_SECOND:
-        return None
-    return Hit(
-        0.7,
-        f"the receiver takes {amounts.rate(look.rate)} of what is offered, because of its CPU, its "
-        "NIC's rings (D11) or its backlog queue (D13); the loss-free rate is not known: search for "
-        f"it{_fragments_clause(look)}",
-        (look.loss_fact,),
-        "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S tell which; offer less "
-        "until nothing is lost",
-        "receiver",
-        confidence="medium" if are_many(look) else "low",
-        title="receiver does not keep up with UDP",
     )
 
 
