@@ -155,7 +155,6 @@ def path_capacity(look: Look) -> Optional[Hit]:
             f"Ethernet{'' if slowest else ', or through a shaper of that rate'}",
             (look.rate_fact,),
             ORDERED,
-            fixed=look.rate,
             severity=None if look.evidence.expect else "info",
             confidence="high" if slowest else "medium",
         )
@@ -191,7 +190,6 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
         (look.rate_fact, look.queueing_fact),
         ORDERED,
         confidence="low" if look.is_full else confidence,
-        fixed=look.rate,
     )
 
 

@@ -55,7 +55,6 @@ def overflowing_queue(look: Look) -> Optional[Hit]:
         (single_fact("rtt when packets were lost", rtt), look.loss_fact),
         ORDERED,
         confidence="low" if look.is_full else "medium",
-        fixed=look.rate,
     )
 
 
@@ -105,7 +104,6 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         (look.rate_fact, look.loss_fact),
         ORDERED,
         confidence="medium",
-        fixed=look.rate,
     )
 
 
