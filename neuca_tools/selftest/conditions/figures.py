@@ -36,7 +36,8 @@ FEW_LOSSES = 20  # segments, of which chance makes any share
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO_CONSTANT = 1.22
 MANY_WRITES = 100_000  # in a second: as many packets as hosts receive (udp.MANY_PER_SECOND)
-UNSHAPED_RATE = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
+# bit/s: a test of netem or tbf on lo is slower, and so is a limiter of a rate that nobody sells.
+UNSHAPED_RATE = 0.5e9
 
 
 def filled_link_speed(look: Look) -> Optional[float]:
