@@ -44,9 +44,8 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
         return None
     slow, fast = sorted(rates)
     slower = session.named("tcp", direction)
-    limit = slower and (path_capacity(slower) or path_rate(slower))
-    if limit and limit.severity != "info":
-        return None  # the path limits this direction, which is the finding (D18)
+    if slower and _is_limited_by_path(slower):
+        return None  # which is the finding (D18)
     return Hit(
         1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
@@ -56,6 +55,11 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
         # It is chance if this direction had the expected rate for a moment, too.
         severity="info" if slower and carries_expected(slower) else None,
     )
+
+
+def _is_limited_by_path(look: Look) -> bool:
+    limit = path_capacity(look) or path_rate(look)
+    return limit is not None and limit.severity != "info"
 
 
 def worse_direction(session: Session) -> Optional[str]:

@@ -16,8 +16,6 @@ LINE_SHARE = (0.895, 0.955)
 MAX_FAST_SHARE = 1.005
 JUMBO_SHARE = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
-# bit/s: that a mean alone fits one of these by chance is more likely than such a link.
-RARE_SPEEDS = (2.5e9, 5e9)
 FAST_RATE, MANY_STREAMS = 1e9, 4  # bit/s, streams
 NEARLY_ALL = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
@@ -38,15 +36,15 @@ FEW_LOSSES = 20  # segments, of which chance makes any share
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO_CONSTANT = 1.22
 MANY_WRITES = 100_000  # in a second: as many packets as hosts receive (udp.MANY_PER_SECOND)
-UNSHAPED_RATE = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
+# bit/s: a test of netem or tbf on lo is slower, and so is a limiter of a rate that nobody sells.
+UNSHAPED_RATE = 0.5e9
 
 
 def filled_link_speed(look: Look) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
     if look.known_spread >= FULL_LINK_SPREAD:
         return None
-    known = (speed for speed in SPEEDS if look.spread is not None or speed not in RARE_SPEEDS)
-    return next((speed for speed in known if _fills_line(look.known_rate, speed, look)), None)
+    return next((speed for speed in SPEEDS if _fills_line(look.known_rate, speed, look)), None)
 
 
 def is_in_host(look: Look) -> bool:
