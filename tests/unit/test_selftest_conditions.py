@@ -303,7 +303,6 @@ def ids(evidence: Evidence) -> list[str]:
         ("172.16.0.2", "ndisc_cache", False),
         ("fd00::2", "ndisc_cache", True),
         ("fd00::2", "arp_cache", False),
-        (None, "ndisc_cache", True),
     ],
 )
 def test_only_the_neighbour_table_of_the_peers_family_matters(address, table, named):

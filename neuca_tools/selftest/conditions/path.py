@@ -2,7 +2,7 @@
 
 # SPDX-License-Identifier: MIT
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -130,21 +130,16 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     if over >= SLOWER_SHARE * under:
         return None
     off = [(link, name) for link in session.evidence.links for name in _missing_offloads(link)]
-    if not off and any(link.kind in TUNNELS for link in session.evidence.links):
+    if not off:
         return None
-    return _overlay_hit(off, over, under)
-
-
-def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
     facts = [single_fact(f"{link.name} {name}", "off") for link, name in off]
-    turned = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
+    commands = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
     return Hit(
         1 - over / under,
         f"the overlay carries {amounts.percent(over / under)} of the rate of the path below it: "
         "encapsulation without offload",
         (Fact("overlay / underlay, bit/s", under, over), *facts[:3]),
-        "; ".join(filter(None, (turned, "jumbo frames below the overlay"))),
-        confidence="high" if off else "medium",
+        f"{commands}; jumbo frames below the overlay",
     )
 
 

@@ -58,12 +58,8 @@ def neighbour_overflow(session: Session) -> Optional[Hit]:
     It is that of the family of the peer's address: the kernel has one table for each (arp(7)).
     Containers share these tables, so that an IPv6 network of other containers may fill one.
     """
-    address, tables = session.evidence.address, list(SYSCTLS_BY_TABLE)
-    if address:
-        tables = ["ndisc_cache" if ":" in address else "arp_cache"]
-    return first_hit(
-        _full_table(session, end, host, table) for end, host in session.hosts for table in tables
-    )
+    table = "ndisc_cache" if ":" in (session.evidence.address or "") else "arp_cache"
+    return first_hit(_full_table(session, end, host, table) for end, host in session.hosts)
 
 
 def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[Hit]:

@@ -226,9 +226,6 @@ DOUBTS = {
         "UDP at a tenth of this rate (--only udp --rate): loss that stays is at random, else the "
         "path is slower"
     ),
-    frozenset({"D01", "D18"}): (
-        "larger buffers (--only tcp again): the same rate means the path, a higher one the window"
-    ),
 }
 BUSY, NOTHING_SENT, FAILED = "D34", "D29", "D47"
 UNREACHABLE = frozenset({"D16", "D30", "D31", "D32", "D33"})

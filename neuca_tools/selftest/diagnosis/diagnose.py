@@ -356,11 +356,10 @@ def _figures_missing(tcp: Look) -> Optional[str]:
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) != (None, None, None):
         return None
     figures = {"window": None, "retransmits": tcp.retransmits, "round trip": tcp.rtt}
-    *others, last = [name for name, value in figures.items() if value is None]
-    if not others:
+    unknown = [name for name, value in figures.items() if value is None]
+    if len(unknown) < 2:
         return None
-    names = f"neither {', '.join(others)} nor {last} is known"
-    return f"{names}: iperf3 -J of a Linux sender reports more"
+    return f"neither {' nor '.join(unknown)} is known: iperf3 -J of a Linux sender reports more"
 
 
 def _below_capacity(session: Session) -> Iterator[Look]:
