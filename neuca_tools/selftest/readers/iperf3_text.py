@@ -23,7 +23,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_float,
     parse_losses,
 )
-from neuca_tools.selftest.readers.values import known_sum, parse_whole
+from neuca_tools.selftest.readers.values import parse_whole
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
@@ -186,14 +186,12 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
     # Those of a receiver say what arrived; its totals do, too.
-    counted = [each for each in intervals if each.lost is not None and not each.omitted]
-    seconds = sum(interval.seconds for interval in counted)
-    if not seconds:
+    counted = gather.total_of_intervals(each for each in intervals if each.lost is not None)
+    if counted.rate is None:
         return both, gather.received_total(both, both.lost, both.datagrams)
-    rate = 8 * (known_sum(interval.bytes for interval in counted) or 0.0) / seconds
-    if (both.rate or 0.0) <= SIZE_TOLERANCE * rate:
+    if (both.rate or 0.0) <= SIZE_TOLERANCE * counted.rate:
         return Total(), both
-    return both, replace(both, rate=rate, bytes=rate * (both.seconds or 0.0) / 8)
+    return both, replace(both, rate=counted.rate, bytes=counted.rate * (both.seconds or 0.0) / 8)
 
 
 def _is_summary(row: Row) -> bool:
