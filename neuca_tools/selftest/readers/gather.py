@@ -78,6 +78,20 @@ def total_of(lines: Sequence[Line]) -> Total:
     )
 
 
+def total_of_intervals(intervals: Iterable[Interval]) -> Total:
+    """Where the totals are missing, or are not those of the receiver."""
+    counted = [interval for interval in intervals if not interval.omitted]
+    seconds = sum(interval.seconds for interval in counted)
+    size = known_sum(interval.bytes for interval in counted)
+    return Total(
+        seconds or None,
+        size,
+        rate=8 * size / seconds if size is not None and seconds else None,
+        datagrams=parse_whole(known_sum(interval.datagrams for interval in counted)),
+        lost=parse_whole(known_sum(interval.lost for interval in counted)),
+    )
+
+
 def _total_count(rests: Sequence[Rest], name: str) -> Optional[int]:
     return parse_whole(known_sum(getattr(rest, name) for rest in rests))
 

@@ -23,7 +23,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_float,
     parse_losses,
 )
-from neuca_tools.selftest.readers.values import known_sum, parse_whole
+from neuca_tools.selftest.readers.values import parse_whole
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
@@ -57,6 +57,7 @@ _CPU = re.compile(
 )
 # How the lines end that sum up the run, by the end that counted.
 SENDER, RECEIVER = "sender", "receiver"
+DONE = "iperf Done."  # once the client has the results of the server
 
 
 def read(document: str) -> Run:
@@ -72,7 +73,9 @@ def read(document: str) -> Run:
     # What a receiver printed before any totals, below which it says how many were sent.
     is_cut = (reverse or "Accepted connection" in head) and "Sent " not in document
     local, remote = _find_cpu_loads(tail, RECEIVER if reverse else SENDER)
-    flows = _flows_of(text.rows, reverse, udp=protocol == "udp", is_cut=is_cut)
+    flows = _flows_of(
+        text.rows, reverse, udp=protocol == "udp", is_cut=is_cut, is_done=DONE in document
+    )
     return Run(
         tool="iperf3",
         version=first_group(_VERSION, head),
@@ -154,9 +157,11 @@ def _count_streams(text: Text) -> Optional[int]:
     return count // (1 + both) or None
 
 
-def _flows_of(rows: list[Row], reverse: bool, *, udp: bool, is_cut: bool) -> tuple[Flow, ...]:
+def _flows_of(
+    rows: list[Row], reverse: bool, *, udp: bool, is_cut: bool, is_done: bool
+) -> tuple[Flow, ...]:
     """One flow, or with --bidir one for each direction."""
-    flow_of = partial(_flow_of, udp=udp, is_cut=is_cut)
+    flow_of = partial(_flow_of, udp=udp, is_cut=is_cut, is_done=is_done)
     if not rows:
         return ()
     if not any(row.role for row in rows):
@@ -166,17 +171,28 @@ def _flows_of(rows: list[Row], reverse: bool, *, udp: bool, is_cut: bool) -> tup
     return flow_of("forward", there), flow_of("reverse", back)
 
 
-def _flow_of(direction: Direction, rows: list[Row], *, udp: bool, is_cut: bool) -> Flow:
+def _flow_of(
+    direction: Direction, rows: list[Row], *, udp: bool, is_cut: bool, is_done: bool
+) -> Flow:
     old = _old_udp_summary(rows, is_cut) if udp else set()
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
     intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
-    sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
-    if old:
-        sent, received = _old_totals(gather.total_of(totals), intervals)
-    received = gather.with_missing_tail(received, sent.datagrams)
-    sent, received = (gather.without_zeros(end, intervals) for end in (sent, received))
+    sent, received = _read_ends(totals, intervals, is_old=bool(old), is_done=udp and is_done)
     return Flow(direction, intervals, replace(sent, lost=None), received)
+
+
+def _read_ends(
+    totals: list[Line], intervals: Sequence[Interval], *, is_old: bool, is_done: bool
+) -> tuple[Total, Total]:
+    """What was sent and what arrived; `is_done`: the client of a UDP test has both counts."""
+    sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
+    if is_old:
+        sent, received = _old_totals(gather.total_of(totals), intervals)
+    if is_done:
+        counted = gather.total_of_intervals(intervals)
+        received = gather.with_missing_tail(received, sent.datagrams or counted.datagrams)
+    return gather.without_zeros(sent, intervals), gather.without_zeros(received, intervals)
 
 
 def _is_total(row: Row, old: Collection[Row]) -> bool:
@@ -186,14 +202,12 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
     # Those of a receiver say what arrived; its totals do, too.
-    counted = [each for each in intervals if each.lost is not None and not each.omitted]
-    seconds = sum(interval.seconds for interval in counted)
-    if not seconds:
+    counted = gather.total_of_intervals(each for each in intervals if each.lost is not None)
+    if counted.rate is None:
         return both, gather.received_total(both, both.lost, both.datagrams)
-    rate = 8 * (known_sum(interval.bytes for interval in counted) or 0.0) / seconds
-    if (both.rate or 0.0) <= SIZE_TOLERANCE * rate:
+    if (both.rate or 0.0) <= SIZE_TOLERANCE * counted.rate:
         return Total(), both
-    return both, replace(both, rate=rate, bytes=rate * (both.seconds or 0.0) / 8)
+    return both, replace(both, rate=counted.rate, bytes=counted.rate * (both.seconds or 0.0) / 8)
 
 
 def _is_summary(row: Row) -> bool:

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: MIT
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest.evidence.derive import is_server
-from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
-from neuca_tools.selftest.readers.gather import OMITTED
+from neuca_tools.selftest.evidence.run import Connection, Flow, Run
+from neuca_tools.selftest.readers.gather import OMITTED, total_of_intervals
 from neuca_tools.selftest.readers.lines import (
     LONGEST_LINE,
     SUM,
@@ -19,7 +19,6 @@ from neuca_tools.selftest.readers.lines import (
     parse_losses,
     parse_row,
 )
-from neuca_tools.selftest.readers.values import known_sum, parse_whole
 
 MAX_RUNS = 100  # in one file
 _HEADER = re.compile(
@@ -136,19 +135,6 @@ def _with_received(client: Run, server: Run) -> Run:
     for flow in client.flows:
         other = server.flow(flow.direction) or next(iter(server.flows), Flow())
         totals = (other.received, replace(other.sent, retransmits=None))
-        received = next((end for end in totals if end.rate), _counted_in(other.intervals))
+        received = next((end for end in totals if end.rate), total_of_intervals(other.intervals))
         flows.append(flow if flow.received.rate else replace(flow, received=received))
     return replace(client, flows=tuple(flows), error=client.error or server.error)
-
-
-def _counted_in(intervals: Sequence[Interval]) -> Total:
-    """What a receiver counted, where the text ends before its totals."""
-    seconds = sum(each.seconds for each in intervals)
-    size = known_sum(each.bytes for each in intervals)
-    return Total(
-        seconds or None,
-        size,
-        rate=8 * size / seconds if size and seconds else None,
-        datagrams=parse_whole(known_sum(each.datagrams for each in intervals)),
-        lost=parse_whole(known_sum(each.lost for each in intervals)),
-    )
