@@ -897,11 +897,6 @@ LOSING = [
     ({"lost": 9, "losses": (9, 0)}, True),
     ({"lost": 9, "losses": (8, 1, 0)}, True),
     ({"lost": 9, "losses": (0, 9, 0)}, True),
-    ({"lost": 110, "missed": 0.1}, True),
-    ({"lost": 120, "missed": 0.125}, False),
-    ({"lost": 137, "missed": 0.125}, False),
-    ({"lost": 138, "missed": 0.125}, True),
-    ({"lost": 50, "missed": 0.0625}, True),
 ]
 
 
@@ -1048,10 +1043,9 @@ def test_a_sender_is_too_slow_below_95_per_cent(target, lost, share, severity):
     ("size", "mtu", "words"),
     [
         (736, None, "larger datagrams (-l 1472), more streams"),
-        (737, None, "larger datagrams (-l 8972 with jumbo frames), more streams"),
-        (5000, 9000, "more streams"),
+        (737, None, "more streams"),
         (4486, 9000, "larger datagrams (-l 8972), more streams"),
-        (5000, 8999, "larger datagrams (-l 8972 with jumbo frames), more streams"),
+        (4487, 9000, "more streams"),
     ],
 )
 def test_larger_datagrams_are_advised_if_they_hold_twice_as_much(size, mtu, words):

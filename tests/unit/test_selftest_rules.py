@@ -512,7 +512,7 @@ BLOCKS = [
     (looked(rate=1.5e6, run={**flows(1.0), "datagram": 12_500}, phase={"target": 1e6}), 0.9),
     (looked(rate=1.51e6, run={**flows(1.0), "datagram": 12_500}, phase={"target": 1e6}), None),
     (looked(rate=1.49e6, run={**flows(1.0), "datagram": 12_500}, phase={"target": 1e6}), None),
-    (of_run(*[(10 * BLOCK, 1, None)] * 4), 0.85),
+    (of_run(*[(10 * BLOCK, 1, None)] * 4), 0.9),
     (of_run(*[(10 * BLOCK, 2, None)] * 4), None),
     (of_run(*[(10 * BLOCK, 0, None)] * 3), None),
     (of_run(*[(11 * BLOCK, 0, None)] * 4), None),

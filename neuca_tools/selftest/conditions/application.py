@@ -9,9 +9,8 @@ from neuca_tools.selftest.conditions import thresholds
 from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.figures import (
     BLOCK,
-    SPEEDS,
     buffer_for,
-    link_speed_for,
+    filled_link_speed,
     mathis_rate,
     target_rate,
 )
@@ -26,8 +25,6 @@ TICKS_PER_SECOND, MIN_INTERVALS = 10, 4
 # Bytes of a write, and writes of a stream in a second: 0.42 million (UDP) to 0.89 million (TCP) of
 # 16 to 256 bytes were measured on lo (iperf3 -l); a slow processor has half of them.
 SMALL_WRITE, MANY_SMALL_WRITES = 256, 200_000
-FRAME = 28 + 38  # bytes around an IPv4 datagram on Ethernet, with preamble and gap
-NEAR_SPEED = 0.97  # of a link's speed, by such frames
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 # Of the busy time: 0.54 to 0.81 was measured on flows limited by their window.
 RECEIVER_LIMITED = 0.4
@@ -55,23 +52,25 @@ UDP_DEFAULT, ROUNDED = 1024 * 1024, 0.01
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
 
 
-def _whole_blocks(look: Look) -> Optional[Hit]:
-    """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
+def _by_writes(look: Look) -> Optional[Hit]:
+    """What iperf writes at a time, and how often, gives the rate."""
     if not look.is_unsampled:
         return None
-    is_tcp = look.protocol == "tcp"
-    if not look.target:
-        return _small_writes(look) or (_unstated_blocks(look) if is_tcp else None)
-    block = (look.run.datagram or BLOCK) if is_tcp else datagram_size(look)
-    lowest = TICKS_PER_SECOND * 8 * block * look.streams  # bit/s
-    if not look.target <= look.known_rate / thresholds.EXCEEDED_RATIO <= lowest:
+    return _whole_blocks(look) or _small_writes(look)
+
+
+def _whole_blocks(look: Look) -> Optional[Hit]:
+    """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
+    if not (_exceeds_request(look) if look.target else _has_a_block_for_each_tick(look)):
         return None
+    asked = "if -b requested less"
+    if look.target:
+        asked = f"although -b requested {amounts.rate(look.target)}"
     return Hit(
         0.9,
-        f"-b requested {amounts.rate(look.target)}, and iperf3 sent "
-        f"{amounts.rate(look.known_rate)}: it sends whole blocks, at least one for each tick of "
-        "its timer",
-        (single_fact("-b", round(look.target)), look.rate_fact),
+        "iperf3 sends whole blocks, at least one for each tick of its timer: "
+        f"{amounts.rate(look.known_rate)}, {asked}",
+        (single_fact("-b", look.target and round(look.target)), look.rate_fact),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence="medium",
@@ -79,15 +78,29 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
     )
 
 
+def _exceeds_request(look: Look) -> bool:
+    """Whether more was sent than requested, and no more than one block for each tick."""
+    is_tcp = look.protocol == "tcp"
+    block = (look.run.datagram or BLOCK) if is_tcp else datagram_size(look)
+    lowest = TICKS_PER_SECOND * 8 * block * look.streams  # bit/s
+    return (look.target or 0.0) <= look.known_rate / thresholds.EXCEEDED_RATIO <= lowest
+
+
+def _has_a_block_for_each_tick(look: Look) -> bool:
+    """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
+    if look.phase.name == thresholds.BIDIRECTIONAL or len(look.steady) < MIN_INTERVALS:
+        return False
+    blocks = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
+    return blocks == {TICKS_PER_SECOND} and (look.retransmits or 0) <= len(look.all_intervals)
+
+
 def _small_writes(look: Look) -> Optional[Hit]:
     """Each write of a few bytes is a call of the kernel, and the number of calls is the limit."""
-    size, rate = look.run.datagram or 0, look.known_rate
-    writes = rate / 8 / size / look.streams if size else 0.0
-    if not 0 < size <= SMALL_WRITE or writes < MANY_SMALL_WRITES or look.known_loss >= SLIGHT_LOSS:
+    size = look.run.datagram or 0
+    if look.target or not 0 < size <= SMALL_WRITE or look.known_loss >= SLIGHT_LOSS:
         return None
-    on_wire = rate * (1 + FRAME / size) if look.protocol == "udp" else rate
-    is_full = any(NEAR_SPEED * speed <= on_wire <= speed for speed in SPEEDS)
-    if is_full or link_speed_for(on_wire):
+    writes = look.known_rate / 8 / size / look.streams
+    if writes < MANY_SMALL_WRITES or filled_link_speed(look) is not None:
         return None
     return Hit(
         0.8,
@@ -98,25 +111,6 @@ def _small_writes(look: Look) -> Optional[Hit]:
         "sender",
         confidence="medium",
         title=SMALL_WRITES,
-    )
-
-
-def _unstated_blocks(look: Look) -> Optional[Hit]:
-    """Each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    if look.phase.name == thresholds.BIDIRECTIONAL or len(look.steady) < MIN_INTERVALS:
-        return None
-    blocks = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
-    if blocks != {TICKS_PER_SECOND} or (look.retransmits or 0) > len(look.all_intervals):
-        return None
-    return Hit(
-        0.85,
-        f"every second carries {TICKS_PER_SECOND} blocks of 128 KiB: iperf3 sends one for each "
-        "tick of its timer if -b asks for less than that, and nothing else limits it",
-        (look.rate_fact,),
-        "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
-        "tool",
-        confidence="medium",
-        title=BELOW_BLOCKS,
     )
 
 
@@ -301,7 +295,7 @@ def idle_application(look: Look) -> Optional[Hit]:
     """The sending application has nothing to send, or iperf3 sends whole blocks (-b)."""
     idle = look.windows.idle_share
     if idle is None:
-        return _whole_blocks(look)
+        return _by_writes(look)
     if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
         return None
     severity: Optional[Severity] = None

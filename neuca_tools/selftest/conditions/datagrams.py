@@ -23,7 +23,6 @@ from neuca_tools.selftest.conditions.udp import (
     is_gentle,
     is_losing,
     is_one_of_several,
-    is_unfragmented,
     losses_by_interval,
     lost_datagrams,
     offered_rate,
@@ -31,7 +30,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.run import START_SECONDS, known_rates
+from neuca_tools.selftest.evidence.run import known_rates
 
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
@@ -349,10 +348,7 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
 
 def _arrival_rates(look: Look) -> list[float]:
     """Those that the receiver counted; without them, the mean if it is just below a sold rate."""
-    # Datagrams have no slow start, and to resolve an address takes little of a long interval.
-    is_long = any(interval.seconds > START_SECONDS for interval in look.all_intervals)
-    intervals = look.all_intervals if is_long else look.steady
-    rates = known_rates(interval for interval in intervals if interval.lost is not None)
+    rates = known_rates(interval for interval in look.steady if interval.lost is not None)
     return rates or [look.known_rate] * (MIN_INTERVALS if cap_above(look.known_rate) else 0)
 
 
@@ -371,7 +367,7 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
 def _slow_path(look: Look) -> Optional[Hit]:
     """Many UDP datagrams are lost, although they are so few that any receiver would keep up."""
     loss = look.known_loss
-    if not is_unfragmented(look) or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
+    if not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None
     if not is_losing(look) or not is_gentle(look) or is_one_of_several(look):
         return None

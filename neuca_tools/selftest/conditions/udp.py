@@ -9,7 +9,6 @@ from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import Hit, Severity, single_fact, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed, has_small_buffer
-from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
@@ -23,7 +22,7 @@ COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cau
 # Bytes of the headers of IP and UDP and, at MTU 1500, of each fragment with its UDP header.
 # Fragments of IPv6 have a header of 8 bytes more (RFC 8200, section 4.5).
 HEADERS, FRAGMENT = {4: 28, 6: 48}, {4: 1480, 6: 1448}
-USUAL_MTU, JUMBO_MTU = 1500, 9000  # bytes
+USUAL_MTU = 1500  # bytes
 VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
 MANY_PER_SECOND = 100_000  # packets: a host with its default settings receives fewer
 SENT_SHARE = 0.95  # of the rate that was asked for: a sender below it is too slow (D20)
@@ -47,13 +46,8 @@ def is_losing(look: Look) -> bool:
     if look.protocol != "udp" or look.known_loss <= LOSS_FREE_SHARE:
         return False
     losses = losses_by_interval(look)
-    if len(losses) >= 3 and losses[0] > 0 and not any(losses[1:]):
-        return False  # nothing after the first interval: address resolution, or a cold receiver
-    sent, missed = look.flow.sent, seconds_missed(look)
-    if not sent.datagrams or not sent.seconds or missed < 0.1:
-        return True
-    # More than was sent before the receiver started to count, or after it stopped.
-    return lost_datagrams(look) > 1.1 * missed * sent.datagrams / sent.seconds
+    # Address resolution, or a cold receiver, loses some in the first interval.
+    return len(losses) < 3 or any(losses[1:])
 
 
 def losses_by_interval(look: Look) -> tuple[int, ...]:
@@ -148,20 +142,20 @@ def _severity_of_moment(look: Look) -> Optional[Severity]:
 
 
 def is_one_of_several(look: Look) -> bool:
-    """Whether other UDP tests, of other rates, tell more than that few receivers keep up."""
-    return not (look.is_unsampled and are_many(look)) and any(
-        phase.run is not None and phase.run.protocol == "udp" and not _is_as_many(look, phase)
+    """Whether tests of other rates tell more than that few receivers keep up.
+
+    The other end of this test, or a repeated one, has as many datagrams.
+    """
+    if look.is_unsampled and are_many(look):
+        return False
+    mine = expected_datagrams(look.flow)
+    others = [
+        expected_datagrams(phase.flow or Flow())
         for phase in look.evidence.phases
         if phase is not look.phase and phase.direction == look.phase.direction
-    )
-
-
-def _is_as_many(look: Look, other: Phase) -> bool:
-    """Whether as many datagrams were sent: of its other end, or of a repeated test."""
-    mine, theirs = expected_datagrams(look.flow), expected_datagrams(other.flow or Flow())
-    if not look.is_unsampled or not mine or not theirs:
-        return False
-    return abs(mine - theirs) <= EQUAL_COUNTS * max(mine, theirs)
+        if phase.run is not None and phase.run.protocol == "udp"
+    ]
+    return any(abs(mine - count) > EQUAL_COUNTS * max(mine, count) for count in others)
 
 
 def expected_datagrams(flow: Flow) -> int:
@@ -281,7 +275,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.target)}"
         f"{full}",
         (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.target))),
-        f"{larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
+        f"{_larger_datagrams(look)}more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence="high" if not look.is_unsampled else "medium",
         # More than arrives is enough, whatever was asked for, and so is what no one responds to.
@@ -289,14 +283,10 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     )
 
 
-def larger_datagrams(look: Look) -> str:
-    """Those that fill a packet, if they hold twice as much; else with jumbo frames, if not used."""
-    mtu, headers, size = _path_mtu(look), HEADERS[look.run.ip_version], datagram_size(look)
-    if 0 < 2 * size <= mtu - headers:
-        return f"larger datagrams (-l {mtu - headers}), "
-    if mtu >= JUMBO_MTU:
-        return ""
-    return f"larger datagrams (-l {JUMBO_MTU - headers} with jumbo frames), "
+def _larger_datagrams(look: Look) -> str:
+    """Those that fill a packet, if they hold twice as much."""
+    size, largest = datagram_size(look), _path_mtu(look) - HEADERS[look.run.ip_version]
+    return f"larger datagrams (-l {largest}), " if 0 < 2 * size <= largest else ""
 
 
 def _path_mtu(look: Look) -> int:
