@@ -237,8 +237,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     rtt = look.rtt or look.shortest_rtt
     if not rtt:
         return hit
-    room = room_for(look, look.rate, rtt)
-    return hit._replace(fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+    return hit._replace(sysctls={WMEM: f"4096 16384 {room_for(look, look.rate, rtt)}"})
 
 
 def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:

@@ -23,10 +23,9 @@ class Hit(NamedTuple):
     `share` (0 to 1) is how much of the lost time, or of the lost packets, it explains. `end` is
     where the advice applies: "sender", "receiver", "local", "peer", "both", "path" or "tool".
     `sysctls` are the settings that the advice consists of; `advice` is the rest of it, in words.
-    `fixed` is the rate in bit/s that this limit allows once the advice is taken, if it can be
-    computed. `severity` overrides that of the condition. `direction` ("forward" or "reverse") is
-    where a rule that compares phases found it; None if it is not of one direction. `title` is that
-    of the finding, unless it is the usual one of the condition.
+    `severity` overrides that of the condition. `direction` ("forward" or "reverse") is where a rule
+    that compares phases found it; None if it is not of one direction. `title` is that of the
+    finding, unless it is the usual one of the condition.
     """
 
     share: float
@@ -35,7 +34,6 @@ class Hit(NamedTuple):
     advice: str = ""
     end: str = "path"
     confidence: Confidence = "high"
-    fixed: Optional[float] = None
     severity: Optional[Severity] = None
     direction: Optional[str] = None
     title: Optional[str] = None

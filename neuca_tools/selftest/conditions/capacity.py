@@ -302,7 +302,6 @@ def path_capacity(look: Look) -> Optional[Hit]:
             f"Ethernet{'' if slowest else ', or through a shaper of that rate'}",
             (look.rate_fact,),
             ORDERED,
-            fixed=look.rate,
             severity=None if look.evidence.expect else "info",
             confidence="high" if slowest else "medium",
         )
@@ -328,7 +327,6 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
             (look.queueing_fact, look.loss_fact),
             ORDERED,
             confidence="low" if look.is_full else "medium",
-            fixed=look.rate,
         )
     share = 1.0
     confidence: Confidence = "medium" if thresholds.is_noisy(look) else "high"
@@ -342,7 +340,6 @@ def _queued_capacity(look: Look) -> Optional[Hit]:
         (look.rate_fact, look.queueing_fact),
         ORDERED,
         confidence=confidence,
-        fixed=look.rate,
     )
 
 

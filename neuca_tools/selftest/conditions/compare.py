@@ -30,7 +30,6 @@ def per_flow(session: Session) -> Optional[Hit]:
         (Fact("one and many streams, bit/s", single.rate, many.rate),),
         "raise tcp_rmem and tcp_wmem on both hosts; compare a few source ports",
         confidence="medium",
-        fixed=many.rate,
         direction="forward",
         severity="info" if carries_expected(single) else None,
     )

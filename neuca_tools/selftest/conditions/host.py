@@ -101,9 +101,6 @@ def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
         tuple(facts),
         f"ethtool {link.name}; change the cable, the optic or the slot",
         end,
-        fixed=figures.goodput(link.max_speed or 0.0, link.mtu or 1500)
-        if _is_slowed(link)
-        else None,
     )
 
 

@@ -114,7 +114,6 @@ def _overflow_hit(look: Look, losses: Sequence[Loss], rate: float) -> Hit:
         ),
         advice,
         confidence="low" if look.is_full else "medium",
-        fixed=rate,
     )
 
 
@@ -188,7 +187,6 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         (look.rate_fact, look.loss_fact),
         ORDERED,
         confidence="medium",
-        fixed=look.rate,
     )
 
 

@@ -186,7 +186,6 @@ def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> 
         (Fact("overlay / underlay, bit/s", under, over), *facts[:3]),
         "; ".join(filter(None, (turned, "jumbo frames below the overlay"))),
         confidence="high" if off else "medium",
-        fixed=under,
     )
 
 

@@ -116,7 +116,8 @@ def _credible_plateau(session: Session, ladder: list[Look], lossy: list[Look]) -
     hit = _plateau_hit(clean, lossy, ladder) if clean and lossy else None
     tcp = [look for look in session.tcp if look.phase.direction == "forward"]
     rates = [look.known_rate for look in tcp]
-    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * queues.PACE * max(rates, default=0.0):
+    arrived = max((look.known_rate for look in lossy), default=0.0)
+    if hit is None or arrived < PLATEAU_LEVEL * max(rates, default=0.0):
         return None
     # A queue that TCP fills is that of a shaper, which drops what it does not hold.
     queued = filter(thresholds.has_standing_queue, tcp)
@@ -247,7 +248,6 @@ def _plateau_hit(clean: list[Look], lossy: list[Look], ladder: list[Look]) -> Op
             for look in ladder
         ),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
-        fixed=plateau * queues.PACE,
         confidence="high" if not lossy[0].is_unsampled else "medium",
     )
 

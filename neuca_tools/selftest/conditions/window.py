@@ -227,7 +227,6 @@ def _receiver_window(look: Look) -> Optional[Hit]:
         f"at a round trip of {amounts.time(rtt)}",
         _window_facts(look),
         end="receiver",
-        fixed=room * 4 / rtt,
         sysctls={application.RMEM: f"4096 131072 {room}"},
     )
 
@@ -293,7 +292,6 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
         _window_facts(look),
         end="both",
         confidence="medium",
-        fixed=room * 4 / rtt,
         sysctls={application.RMEM: f"4096 131072 {room}", application.WMEM: f"4096 16384 {room}"},
         title=BUFFERS,
     )
