@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from test_selftest_bounds import LAN, flows, grown, looked, of_run, of_udp, session_of
 
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import (
     application,
     capacity,
@@ -392,7 +393,6 @@ def test_a_receivers_window_limits_while_it_is_full(own, share):
 def test_the_room_for_the_next_rate_is_advised():
     hit = window.full_window(windowed(0.5, snd_wnd=2.5e5))
     assert hit.sysctls == {"net.ipv4.tcp_rmem": f"4096 131072 {60 * 2**20}"}
-    assert hit.fixed == 60 * 2**20 * 4 / 0.25
     assert hit.text == (
         "the receiver's window of 244 KiB allows 8.00 Mbit/s at a round trip of 250 ms"
     )
@@ -828,7 +828,6 @@ QUEUED = [
 def test_a_rate_with_a_queue_is_that_of_the_path(own, wanted):
     hit = capacity.path_capacity(own)
     assert (hit and (hit.share, hit.confidence)) == wanted
-    assert hit is None or hit.fixed == own.rate
 
 
 def linked(rate, speed, spread=0.0, mtu=1500, **values):
@@ -854,7 +853,7 @@ LINKS = [
 def test_a_known_link_is_full_at_98_per_cent(own, wanted):
     hit = capacity.path_capacity(own)
     assert (hit and (hit.confidence, hit.severity)) == wanted
-    assert hit is None or (hit.share, hit.fixed) == (1.0, own.rate)
+    assert hit is None or hit.share == 1.0
 
 
 # --- What was lost, and where -------------------------------------------------------------------------------------------
@@ -955,8 +954,8 @@ def test_datagrams_have_a_plateau(ladder, tcp, plateau):
     tests = [offered(test, rate * 1e6) for test, (rate, _) in zip(tests, ladder)]
     faster = [looked(rate=tcp)] if tcp else []
     hit = policer.policed_path(session_of(*faster, *tests))
-    assert (hit and hit.fixed) == (plateau and pytest.approx(0.95 * plateau))
-    assert hit is None or hit.share == 0.97
+    assert (hit and hit.share) == (plateau and 0.97)
+    assert hit is None or f"never more than {amounts.rate(plateau)}:" in hit.text
 
 
 def offered(test, rate):
