@@ -103,7 +103,7 @@ PLAN_OPTIONS: Options = {
 # The fields of a plan that these set.
 PLAN_SETTINGS = "rate expect rounds seed group per_uplink per_hypervisor seconds guard port".split()
 RUN_OPTIONS: Options = {
-    "output": value("FILE", "file for the results; an interrupted run resumes from it",
+    "output": value("FILE", "file for the results; it replaces those of an earlier run",
                     type=file_path, required=True),
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
@@ -186,43 +186,27 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     plan = results.read_results([arguments.plan]).plan
+    log(budget_line(plan))
+    began = time.time()
     with results.open_results(arguments.output) as output:
-        recorded = _run_to_continue(arguments.output, output, plan)
-        log(budget_line(recorded.plan))
-        run, is_stopped = _coordinate_run(arguments, recorded, output)
-    reasons = {**recorded.reasons, **run.reasons}
-    recorded = recorded._replace(plan=run.plan, rows=run.rows, reasons=reasons)
+        output.plan(plan)
+        run, is_stopped = _coordinate_run(arguments, plan, output)
+    recorded = results.RecordedRun(run.plan, run.rows, began, run.reasons)
     code = _show_result(arguments, recorded)
-    if is_stopped:
-        log(f"stopped; the same command continues it: {arguments.output}")
-        return code or ExitCode.INCONCLUSIVE
-    return code
-
-
-def _run_to_continue(path: Path, output: results.Results, plan: MeshPlan) -> results.RecordedRun:
-    """The run in the file; a new one if there is none, or if it is complete."""
-    recorded = output.recorded()
-    if recorded is not None:
-        if not results.continues(recorded.plan, plan):
-            raise UsageError(f'continue "{path}": it is the output of a different plan')
-        if not recorded.is_complete:
-            return recorded
-        log(f'a new run replaces the one in "{path}", which is complete')
-        output.clear()
-    output.plan(plan)
-    return results.RecordedRun(plan, (), time.time())
+    return code or ExitCode.INCONCLUSIVE if is_stopped else code
 
 
 def _coordinate_run(
-    arguments: argparse.Namespace, recorded: results.RecordedRun, output: results.Results
+    arguments: argparse.Namespace, plan: MeshPlan, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """Execute the run; return it, and whether it was stopped."""
-    engine = Engine(clush_command(recorded.plan, arguments.engine, arguments.remote))
-    run = Coordinator(recorded.plan, recorded.rows, engine, output, log)
+    engine = Engine(clush_command(plan, arguments.engine, arguments.remote))
+    run = Coordinator(plan, engine, output, log)
     try:
         with stopped_by_signals():
             run.run(arguments.patience)
     except StoppedError:
+        log(f'stopped; the results so far are in "{arguments.output}"')
         return run, True
     finally:
         engine.end()
@@ -334,7 +318,7 @@ COMMANDS = {
         PLAN_OPTIONS,
     ),
     "run": Subcommand(
-        "run a plan on all hosts, or continue it, and report",
+        "run a plan on all hosts, and report",
         _run,
         {"plan": value("PLAN", "the plan; after --, options of clush follow", type=file_path)},
         {**RUN_OPTIONS, **parsers.OUTPUT_OPTIONS},

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -380,29 +378,6 @@ def test_report_reads_a_plan_and_the_output_of_every_host(files, tmp_path, capsy
 def test_report_for_nagios_exits_as_a_plugin_does(files, capsys):
     assert mesh("report", "--nagios", *files) == 2
     assert capsys.readouterr().out.startswith("MESH CRITICAL - fault found")
-
-
-STOPPED = """import sys
-from neuca_tools.commands import selftest_mesh
-from neuca_tools.commands.neuca import main
-selftest_mesh.ENGINE = sys.argv[1]
-sys.exit(main(["mesh", "run", "--nagios", *sys.argv[2:]], "neuca-selftest"))
-"""
-
-
-def test_a_run_that_is_stopped_exits_as_its_line_for_nagios_says(files, tmp_path):
-    """The confirmed fault remains one. What takes the place of clush stops the run when it gets the plan."""
-    engine, output = tmp_path / "engine", tmp_path / "run.jsonl"
-    engine.write_text("#!/bin/sh\nread plan\nkill -INT $PPID\nread end\n")
-    engine.chmod(0o755)
-    output.write_text("".join(f"{path.read_text().strip()}\n" for path in files))
-    words = [str(engine), "--output", str(output), str(files[0])]
-    done = subprocess.run(
-        [sys.executable, "-c", STOPPED, *words], capture_output=True, text=True, check=False
-    )
-    assert "stopped; the same command continues it" in done.stderr, done
-    assert done.stdout.startswith("MESH CRITICAL - fault found")
-    assert done.returncode == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The file of a mesh: its plan, then a line for each test, so that a run can be continued.
+"""The file of a mesh: its plan, then a line for each test.
 
 It is locked while a run writes it, and the holder of the lock is the process that `stop` ends.
 """
@@ -40,37 +40,12 @@ class RecordedRun(NamedTuple):
     began: Optional[float]
     reasons: Mapping[str, str] = {}
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left to do: diagnoses are planned when the retests are over."""
-        planned = sum(map(len, self.plan.slots))
-        return len(self.rows) == planned and self.plan.diagnoses is not None
-
 
 class Results:
     """A file that is open for writing."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self._path = descriptor, path
-
-    def recorded(self) -> Optional[RecordedRun]:
-        """What an earlier run has written; None for a new file.
-
-        Raises SelftestError, and UsageError for a file of another kind, which is not changed.
-        """
-        size = os.fstat(self._descriptor).st_size
-        if not size:
-            return None
-        # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
-        with os.fdopen(self._descriptor, "rb", closefd=False) as stream:
-            stream.seek(0)
-            records = list(_read_records(stream))
-        if not any("plan" in record for record in records):
-            raise UsageError(f'write "{self._path}": it exists, and is not the output of a mesh')
-        # A run that was killed has left its last line incomplete.
-        if os.pread(self._descriptor, 1, size - 1) != b"\n":
-            self._write_all(b"\n")
-        return join_records({str(self._path): records})
 
     def plan(self, plan: MeshPlan) -> None:
         self._write(
@@ -84,14 +59,8 @@ class Results:
         """Record why hosts take no part."""
         self._write({"mesh": VERSION, "absent": dict(reasons)})
 
-    def clear(self) -> None:
-        """Begin a new run in the file of one that is complete."""
-        os.ftruncate(self._descriptor, 0)
-
     def _write(self, record: dict[str, object]) -> None:
-        self._write_all(line_of(record))
-
-    def _write_all(self, content: bytes) -> None:
+        content = line_of(record)
         with _failing(f'write "{self._path}"'):
             while content:
                 content = content[os.write(self._descriptor, content) :]
@@ -108,12 +77,20 @@ def _failing(action: str) -> Iterator[None]:
 
 @contextmanager
 def open_results(path: Path) -> Iterator[Results]:
-    """The file, locked. Raises SelftestError, and UsageError if another run has it."""
+    """The file, locked and empty: the output of an earlier run is replaced.
+
+    Raises SelftestError, and UsageError if another run has it or if it is a file of another kind.
+    """
     with _failing(f'write "{path}"'):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _try_lock(descriptor, path):
             raise UsageError(f'write "{path}": another run is writing it')
+        # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            if os.fstat(descriptor).st_size and "plan" not in next(_read_records(stream), {}):
+                raise UsageError(f'write "{path}": it exists, and is not the output of a mesh')
+        os.ftruncate(descriptor, 0)
         yield Results(descriptor, path)
     finally:
         os.close(descriptor)
