@@ -15,7 +15,6 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import (
     CONFIG,
-    Keywords,
     Options,
     add_output_options,
     file_path,
@@ -57,12 +56,6 @@ DESCRIPTORS_OF_A_HOST, OTHER_DESCRIPTORS = 4, 256
 MAX_LIST_BYTES = 4 * 2**20  # of a list of hosts
 
 
-def _tests_at_a_time(where: str, default: int) -> Keywords:
-    text = f"tests at a time {where} (default: %(default)d)"
-    reader = parsers.integer("a number of tests", 1, 4096)
-    return value("NUMBER", text, type=reader, default=default)
-
-
 PLAN_OPTIONS: Options = {
     "rate": value(
         "RATE", "the highest rate of each transfer (1G)", type=parsers.link_rate, required=True
@@ -81,8 +74,12 @@ PLAN_OPTIONS: Options = {
         default=1,
     ),
     "group": value("LABEL", "the label that defines the groups, such as rack"),
-    "per-uplink": _tests_at_a_time("through an uplink", MeshPlan.per_uplink),
-    "per-hypervisor": _tests_at_a_time("on a hypervisor", MeshPlan.per_hypervisor),
+    "per-uplink": value(
+        "NUMBER",
+        "tests at a time across the border of a group (default: %(default)d)",
+        type=parsers.integer("a number of tests", 1, 4096),
+        default=MeshPlan.per_uplink,
+    ),
     "time": value(
         "SECONDS",
         "duration of each transfer (default: %(default)g)",
@@ -101,7 +98,7 @@ PLAN_OPTIONS: Options = {
     ),
 }
 # The fields of a plan that these set.
-PLAN_SETTINGS = "rate expect rounds seed group per_uplink per_hypervisor seconds guard port".split()
+PLAN_SETTINGS = "rate expect rounds seed group per_uplink seconds guard port".split()
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; it replaces those of an earlier run",
                     type=file_path, required=True),
