@@ -279,7 +279,7 @@ def test_retests_are_against_two_cleared_hosts():
     plan = mesh_of(80)
     rows = rows_of(plan, slow("n3"))
     found = find_suspects(plan, rows)
-    good = cleared_hosts(plan, rows, found)
+    good = cleared_hosts(rows, found)
     assert (len(good), "n3" in good) == (79, False)
     again = with_retests(plan, rows, found)
     pairs = [
