@@ -246,7 +246,7 @@ def _join(arguments: argparse.Namespace) -> int:
         # Its hint names an option that a mesh does not have: a management NIC is never used.
         raise UsageError(f"join a mesh: {error.text}") from None
     if lines is None:
-        results.take_over(Path(arguments.plan), plan.hosts.index(host))
+        results.lock_plan(Path(arguments.plan), plan.hosts.index(host))
     member = Member(plan, host.name, planned, secret, partial(print, flush=True), lines)
     if lines is None:
         member.follow_schedule(tuple(enumerate(plan.slots)), arguments.start)

@@ -497,50 +497,48 @@ def test_the_most_hosts_with_the_longest_names_and_an_engine_that_fails(tmp_path
 TAKER = """import sys
 from pathlib import Path
 from neuca_tools.selftest.measure.mesh import results
-results.take_over(Path(sys.argv[1]), int(sys.argv[2]))
+results.lock_plan(Path(sys.argv[1]), int(sys.argv[2]))
 print("locked", flush=True)
 input()
 """
 
 
-def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
+def holder_of(path, place):
+    """A process that has joined a mesh at this place of the plan."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", TAKER, path, str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "locked\n"
+    return holder
+
+
+def test_a_host_that_joins_again_is_refused_until_the_one_of_an_interrupted_play_is_stopped(
+    tmp_path,
+):
     path = tmp_path / "plan.json"
     path.write_text("{}")
-    holders = []
-    try:
-        for _ in range(2):
-            holders.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", TAKER, path, "1"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            assert holders[-1].stdout.readline() == "locked\n"
-        assert holders[0].wait(60) == -15
-        assert (results.stop_run(path), holders[1].wait(60), results.stop_run(path)) == (
+    with holder_of(path, 1) as holder:
+        with pytest.raises(UsageError) as refused:
+            results.lock_plan(path, 1)
+        assert refused.value.text == f'join a mesh: another process has joined it with "{path}"'
+        assert refused.value.hint == f'neuca-selftest mesh stop "{path}"'
+        assert (results.stop_run(path), holder.wait(60), results.stop_run(path)) == (
             True,
             -15,
             False,
         )
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.communicate()
+    with holder_of(path, 1) as holder:
+        holder.communicate("\n")
 
 
 def test_a_holder_that_ends_by_itself_meanwhile_is_no_error(tmp_path, monkeypatch):
     """Between the question who has the lock and the signal."""
     path = tmp_path / "plan.json"
     path.write_text("{}")
-    with subprocess.Popen(
-        [sys.executable, "-c", TAKER, path, "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout.readline() == "locked\n"
+    with holder_of(path, 1) as holder:
 
         def end_before_signal(process, _signal):
             assert process == holder.pid
@@ -548,7 +546,7 @@ def test_a_holder_that_ends_by_itself_meanwhile_is_no_error(tmp_path, monkeypatc
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
         monkeypatch.setattr(os, "kill", end_before_signal)
-        results.take_over(path, 1)
+        results.stop_run(path)
     assert holder.returncode == 0
 
 
@@ -560,7 +558,7 @@ def test_a_file_system_without_locks_is_no_other_run(tmp_path, monkeypatch):
     path.write_text("{}")
     monkeypatch.setattr(fcntl, "lockf", refuse)
     for attempt in (
-        lambda: results.take_over(path, 1),
+        lambda: results.lock_plan(path, 1),
         lambda: next(results.open_results(path).gen),
     ):
         with pytest.raises(SelftestError) as raised:
@@ -572,17 +570,8 @@ def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):
     """As with Slurm on a shared directory; a lock over NFS is one for all hosts."""
     path = tmp_path / "plan.json"
     path.write_text("{}")
-    holders = [
-        subprocess.Popen(
-            [sys.executable, "-c", TAKER, path, str(place)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for place in (0, 1, 4095)
-    ]
+    holders = [holder_of(path, place) for place in (0, 1, 4095)]
     try:
-        assert [holder.stdout.readline() for holder in holders] == ["locked\n"] * 3
         assert [holder.poll() for holder in holders] == [None] * 3
         assert results.stop_run(path)
         assert [holder.wait(60) for holder in holders] == [-15] * 3

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
-from neuca_tools.selftest.measure.wait import line_of, parse_message, wait_readable
+from neuca_tools.selftest.measure.wait import line_of, parse_message
 from neuca_tools.selftest.mesh import model
 from neuca_tools.selftest.mesh.model import VERSION, MeshPlan, Row
 from neuca_tools.selftest.readers.values import mappings
@@ -25,8 +25,6 @@ from neuca_tools.selftest.readers.values import mappings
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST_LINE, MAX_BYTES = 32 * 2**20, 2**30
 LATEST = 1e11  # of any time, in seconds since 1970
-# Seconds for a process to end that has a lock, and between two attempts to get it.
-END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
 
 class RecordedRun(NamedTuple):
@@ -115,22 +113,18 @@ def _end_holder(holder: int) -> bool:
     return True
 
 
-def take_over(path: Path, place: int) -> None:
-    """Lock a plan for the host at this place, and end the process that has locked it for this host.
+def lock_plan(path: Path, place: int) -> None:
+    """Lock a plan for the host at this place for as long as this process lives.
 
     The lock is that of one byte, because hosts may share the file: over NFS, they share its locks
-    too. It is kept for as long as this process lives. Ansible leaves `mesh join` behind where a
-    play is interrupted. Do not open the plan afterwards: closing it releases the lock (fcntl(2)).
-    Raises SelftestError, ApplyError.
+    too. Do not open the plan afterwards: closing it releases the lock (fcntl(2)). Raises
+    SelftestError, and UsageError if another process has locked it for this host.
     """
-    deadline = time.monotonic() + END_SECONDS
     with _failing(f'lock "{path}"'):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    while not _try_lock(descriptor, path, place, 1):
-        if time.monotonic() >= deadline:
-            raise SelftestError(f'lock "{path}": the process that has it does not end')
-        _end_holder(lock_holder(path, place, 1))
-        wait_readable([], time.monotonic() + RETRY_SECONDS)
+    if not _try_lock(descriptor, path, place, 1):
+        text = f'join a mesh: another process has joined it with "{path}"'
+        raise UsageError(text, hint=f'neuca-selftest mesh stop "{path}"')
 
 
 def _try_lock(descriptor: int, path: Path, start: int = 0, length: int = 0) -> bool:
