@@ -165,7 +165,7 @@ def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
     plan: Optional[MeshPlan] = None
     for name, records in files.items():
         for later in (model.read_plan(record["plan"]) for record in records if "plan" in record):
-            if plan is not None and not continues(later, plan):
+            if plan and model.plan_identity(later) != model.plan_identity(plan):
                 raise SelftestError(f'read "{name}": it has two different plans')
             plan = later
     if plan is None:
@@ -182,11 +182,6 @@ def _parse_reasons(records: Iterable[Mapping[str, object]], plan: MeshPlan) -> d
         for name, text in absent.items()
         if name in names
     }
-
-
-def continues(later: MeshPlan, plan: MeshPlan) -> bool:
-    """Whether a plan is the same one, or a later state of it."""
-    return model.plan_identity(later) == model.plan_identity(plan)
 
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
