@@ -33,6 +33,8 @@ HIGHEST_CHANCE = {observe.RATE: 0.2, observe.LOSS: 0.4, observe.DELAY: 0.4, obse
 MIN_SCORE_OF_RETEST = {
     symptom: -4.0 if symptom == observe.IDENTITY else 0.0 for symptom in observe.SYMPTOMS
 }
+# Groups may be far from each other: a long time is only a fault of hosts and pairs.
+TIME_SYMPTOMS = frozenset({observe.DELAY, observe.JITTER})
 # The most entities that are named for one symptom.
 MAX_SUSPECTS = 40
 # Entities explain the same if they share this part of the bad tests, and are about as likely.
@@ -176,6 +178,8 @@ def _scored_entities(tally: Tally, symptom: str, chance: float, size: Size) -> l
     """Every entity with a bad test and its score, the highest first."""
     suspects = []
     for entity, bad, good in tally.counts():
+        if symptom in TIME_SYMPTOMS and entity.kind not in (*entities.HOSTS, entities.PAIR):
+            continue
         if symptom in (observe.IDENTITY, observe.REACH) and entity.kind == entities.PATH:
             continue  # they are those of a connection, which needs both directions
         score, fault = max(
