@@ -15,7 +15,6 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import (
     CONFIG,
-    Keywords,
     Options,
     add_output_options,
     file_path,
@@ -57,12 +56,6 @@ DESCRIPTORS_OF_A_HOST, OTHER_DESCRIPTORS = 4, 256
 MAX_LIST_BYTES = 4 * 2**20  # of a list of hosts
 
 
-def _tests_at_a_time(where: str, default: int) -> Keywords:
-    text = f"tests at a time {where} (default: %(default)d)"
-    reader = parsers.integer("a number of tests", 1, 4096)
-    return value("NUMBER", text, type=reader, default=default)
-
-
 PLAN_OPTIONS: Options = {
     "rate": value(
         "RATE", "the highest rate of each transfer (1G)", type=parsers.link_rate, required=True
@@ -81,8 +74,12 @@ PLAN_OPTIONS: Options = {
         default=1,
     ),
     "group": value("LABEL", "the label that defines the groups, such as rack"),
-    "per-uplink": _tests_at_a_time("through an uplink", MeshPlan.per_uplink),
-    "per-hypervisor": _tests_at_a_time("on a hypervisor", MeshPlan.per_hypervisor),
+    "per-uplink": value(
+        "NUMBER",
+        "tests at a time across the border of a group (default: %(default)d)",
+        type=parsers.integer("a number of tests", 1, 4096),
+        default=MeshPlan.per_uplink,
+    ),
     "time": value(
         "SECONDS",
         "duration of each transfer (default: %(default)g)",
@@ -101,9 +98,9 @@ PLAN_OPTIONS: Options = {
     ),
 }
 # The fields of a plan that these set.
-PLAN_SETTINGS = "rate expect rounds seed group per_uplink per_hypervisor seconds guard port".split()
+PLAN_SETTINGS = "rate expect rounds seed group per_uplink seconds guard port".split()
 RUN_OPTIONS: Options = {
-    "output": value("FILE", "file for the results; an interrupted run resumes from it",
+    "output": value("FILE", "file for the results; it replaces those of an earlier run",
                     type=file_path, required=True),
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
@@ -186,43 +183,27 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     plan = results.read_results([arguments.plan]).plan
+    log(budget_line(plan))
+    began = time.time()
     with results.open_results(arguments.output) as output:
-        recorded = _run_to_continue(arguments.output, output, plan)
-        log(budget_line(recorded.plan))
-        run, is_stopped = _coordinate_run(arguments, recorded, output)
-    reasons = {**recorded.reasons, **run.reasons}
-    recorded = recorded._replace(plan=run.plan, rows=run.rows, reasons=reasons)
+        output.plan(plan)
+        run, is_stopped = _coordinate_run(arguments, plan, output)
+    recorded = results.RecordedRun(run.plan, run.rows, began, run.reasons)
     code = _show_result(arguments, recorded)
-    if is_stopped:
-        log(f"stopped; the same command continues it: {arguments.output}")
-        return code or ExitCode.INCONCLUSIVE
-    return code
-
-
-def _run_to_continue(path: Path, output: results.Results, plan: MeshPlan) -> results.RecordedRun:
-    """The run in the file; a new one if there is none, or if it is complete."""
-    recorded = output.recorded()
-    if recorded is not None:
-        if not results.continues(recorded.plan, plan):
-            raise UsageError(f'continue "{path}": it is the output of a different plan')
-        if not recorded.is_complete:
-            return recorded
-        log(f'a new run replaces the one in "{path}", which is complete')
-        output.clear()
-    output.plan(plan)
-    return results.RecordedRun(plan, (), time.time())
+    return code or ExitCode.INCONCLUSIVE if is_stopped else code
 
 
 def _coordinate_run(
-    arguments: argparse.Namespace, recorded: results.RecordedRun, output: results.Results
+    arguments: argparse.Namespace, plan: MeshPlan, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """Execute the run; return it, and whether it was stopped."""
-    engine = Engine(clush_command(recorded.plan, arguments.engine, arguments.remote))
-    run = Coordinator(recorded.plan, recorded.rows, engine, output, log)
+    engine = Engine(clush_command(plan, arguments.engine, arguments.remote))
+    run = Coordinator(plan, engine, output, log)
     try:
         with stopped_by_signals():
             run.run(arguments.patience)
     except StoppedError:
+        log(f'stopped; the results so far are in "{arguments.output}"')
         return run, True
     finally:
         engine.end()
@@ -265,7 +246,7 @@ def _join(arguments: argparse.Namespace) -> int:
         # Its hint names an option that a mesh does not have: a management NIC is never used.
         raise UsageError(f"join a mesh: {error.text}") from None
     if lines is None:
-        results.take_over(Path(arguments.plan), plan.hosts.index(host))
+        results.lock_plan(Path(arguments.plan), plan.hosts.index(host))
     member = Member(plan, host.name, planned, secret, partial(print, flush=True), lines)
     if lines is None:
         member.follow_schedule(tuple(enumerate(plan.slots)), arguments.start)
@@ -334,7 +315,7 @@ COMMANDS = {
         PLAN_OPTIONS,
     ),
     "run": Subcommand(
-        "run a plan on all hosts, or continue it, and report",
+        "run a plan on all hosts, and report",
         _run,
         {"plan": value("PLAN", "the plan; after --, options of clush follow", type=file_path)},
         {**RUN_OPTIONS, **parsers.OUTPUT_OPTIONS},

@@ -130,7 +130,7 @@ def test_a_host_tests_from_its_address_in_the_plan(made):
 
 
 @pytest.mark.long
-def test_a_coordinator_that_is_killed_leaves_nothing_and_is_continued(made):
+def test_a_coordinator_that_is_killed_leaves_nothing_but_its_results(made):
     lab = made(4)
     plan = lab.plan(rate="5M")
     process = lab.start(plan)
@@ -138,12 +138,9 @@ def test_a_coordinator_that_is_killed_leaves_nothing_and_is_continued(made):
     process.send_signal(signal.SIGKILL)
     process.wait(PATIENCE)
     lab.until(lambda: not lab.listening())
-    before = lab.rows()
-    assert 2 <= len(before) < 6
+    assert 2 <= len(lab.rows()) < 6
     code, report, err = lab.go(plan)
     assert (code, report["tested"], report["findings"]) == (0, 6, []), err
-    assert lab.rows()[: len(before)] == before
-    assert len({(row["slot"], row["client"]) for row in lab.rows()}) == 6
 
 
 def test_a_run_is_stopped_by_one_command(made):
@@ -154,7 +151,7 @@ def test_a_run_is_stopped_by_one_command(made):
     assert lab.mesh("stop", lab.results)[0] == 0
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 6, err
-    assert "neuca-selftest: stopped; the same command continues it" in err
+    assert "neuca-selftest: stopped; the results so far are in" in err
     assert '"exit_code": 6' in out or '"tested"' in out
     assert lab.listening() == []
 

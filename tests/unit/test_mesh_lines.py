@@ -12,7 +12,6 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -27,7 +26,14 @@ from neuca_tools.selftest.measure.mesh.host import IDLE_SECONDS, Member, read_sl
 from neuca_tools.selftest.measure.mesh.pair import measure_pair
 from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.localise import find_suspects
-from neuca_tools.selftest.mesh.model import MAX_HOSTS, MeshHost, MeshPlan, plan_record, row_record
+from neuca_tools.selftest.mesh.model import (
+    MAX_HOSTS,
+    MeshHost,
+    MeshPlan,
+    plan_identity,
+    plan_record,
+    row_record,
+)
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import judge_mesh
@@ -182,13 +188,13 @@ for line in sys.stdin:
 """
 
 
-def coordinated(tmp_path, plan, rows=(), said=()):
+def coordinated(tmp_path, plan, said=()):
     told = []
     with results.open_results(tmp_path / "run.jsonl") as output:
         output.plan(plan)
         engine = Engine([sys.executable, "-c", HOSTS, json.dumps(list(said))])
         try:
-            run = Coordinator(plan, rows, engine, output, told.append)
+            run = Coordinator(plan, engine, output, told.append)
             run.run(60.0)
         finally:
             engine.end()
@@ -216,7 +222,7 @@ def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
         "slot 1 of 1: 1 of 1 tests succeeded",
     ]
     recorded = results.read_results([tmp_path / "run.jsonl"])
-    assert (recorded.plan, recorded.rows, recorded.is_complete) == (run.plan, run.rows, True)
+    assert (recorded.plan, recorded.rows) == (run.plan, run.rows)
 
 
 def test_retests_are_announced_with_the_number_of_their_slots(tmp_path):
@@ -227,22 +233,14 @@ def test_retests_are_announced_with_the_number_of_their_slots(tmp_path):
     assert first.startswith(f"slot 1 of {slots}: ")
 
 
-def test_a_healthy_run_is_complete(tmp_path):
-    coordinated(tmp_path, mesh_of(4))
-    assert results.read_results([tmp_path / "run.jsonl"]).is_complete
-
-
 def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(tmp_path):
     """What is confirmed without it is diagnosed."""
     hosts = [MeshHost(f"n{number}", f"10.0.0.{number}") for number in (1, 2, 3, 13)]
     healthy = make_plan(MeshPlan(hosts, (), 1e9))
     run, _ = coordinated(tmp_path, healthy)
-    assert (len(run.rows), results.continues(run.plan, healthy)) == (3, True)
+    assert (len(run.rows), plan_identity(run.plan)) == (3, plan_identity(healthy))
     recorded = results.read_results([tmp_path / "run.jsonl"])
-    assert (recorded.is_complete, dict(recorded.reasons)) == (
-        True,
-        {"n13": "exited with exit code 255"},
-    )
+    assert dict(recorded.reasons) == {"n13": "exited with exit code 255"}
     verdict = judge_mesh(recorded.plan, recorded.rows, recorded.reasons)
     assert (verdict.silent, verdict.untested, verdict.exit_code) == (("n13",), (), 6)
     (tmp_path / "run.jsonl").unlink()
@@ -269,13 +267,6 @@ def test_ten_ready_hosts_of_many_are_tested_with_each_other(tmp_path):
     )
     # n7 is slow: also among the ten.
     assert [one.names for one in verdict.confirmed] == [("n7",)]
-
-
-def test_only_what_is_left_is_tested(tmp_path):
-    plan = mesh_of(4)
-    done = rows_of(plan)[:4]
-    run, told = coordinated(tmp_path, plan, done)
-    assert (len(run.rows), told[1:]) == (6, ["slot 1 of 1: 2 of 2 tests succeeded"])
 
 
 def test_a_host_is_heard_for_itself_only(tmp_path):
@@ -371,12 +362,8 @@ def test_a_line_that_was_cut_off_costs_one_test(tmp_path):
         for row in rows[:3]:
             output.row(row)
     path.write_bytes(path.read_bytes()[:-10])
-    with results.open_results(path) as output:
-        assert output.recorded().rows == tuple(
-            sorted(rows[:2], key=lambda row: (row.slot, row.client))
-        )
-        output.row(rows[2])
-    assert len(results.read_results([path]).rows) == 3
+    recorded = results.read_results([path])
+    assert recorded.rows == tuple(sorted(rows[:2], key=lambda row: (row.slot, row.client)))
 
 
 @pytest.mark.parametrize("text", ["some notes, and more", '{"level":"info"}\n', "\n"])
@@ -385,9 +372,9 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
     path.write_text(text)
     with (
         pytest.raises(UsageError, match="it exists, and is not the output of a mesh"),
-        results.open_results(path) as output,
+        results.open_results(path),
     ):
-        output.recorded()
+        pass
     assert path.read_text() == text
 
 
@@ -435,7 +422,7 @@ def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
     lines = [{"plan": plan_record(plan)}, *map(row_record, rows), {"plan": plan_record(again)}]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     found = results.read_results([path])
-    assert (found.plan, len(found.rows), found.is_complete) == (again, len(rows), False)
+    assert (found.plan, len(found.rows)) == (again, len(rows))
 
 
 def run_of(tmp_path, plan, *words, script=f"exec {sys.executable} -c '{HOSTS}' '[]'"):
@@ -468,11 +455,21 @@ def test_all_hosts_are_started_at_a_time_however_many():
 def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):
     assert run_of(tmp_path, mesh_of(4))[0] == 0
     first = results.read_results([tmp_path / "run.jsonl"])
-    code, out, err = run_of(tmp_path, mesh_of(4))
-    assert (code, "MESH pass: 6 of 6 tests" in out) == (0, True)
-    assert f'a new run replaces the one in "{tmp_path}/run.jsonl", which is complete' in err
+    code, out, _ = run_of(tmp_path, mesh_of(3))
+    assert (code, "MESH pass: 3 of 3 tests" in out) == (0, True)
     second = results.read_results([tmp_path / "run.jsonl"])
     assert second.began > first.began
+
+
+def test_a_run_that_is_stopped_exits_as_its_line_for_nagios_says(tmp_path):
+    """The confirmed fault remains one. The engine stops the run when a diagnosis begins."""
+    stopping = HOSTS.replace(
+        "if diagnoses:", "if diagnoses:\n                import os; os.kill(os.getppid(), 2)"
+    )
+    script = f"exec {sys.executable} -c '{stopping}' '[]'"
+    code, out, err = run_of(tmp_path, mesh_of(12), "--nagios", script=script)
+    assert f'stopped; the results so far are in "{tmp_path}/run.jsonl"' in err
+    assert (code, out.startswith("MESH CRITICAL - fault found")) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -504,66 +501,51 @@ def test_the_most_hosts_with_the_longest_names_and_an_engine_that_fails(tmp_path
     )
 
 
-@pytest.mark.parametrize(
-    "change", [{"expect": 2e9}, {"rate": 2e9}, {"seconds": 3.0}, {"rounds": 1}]
-)
-def test_the_output_of_another_plan_is_refused(tmp_path, change):
-    """Its rates, its reference or its rounds would be those of the earlier run."""
-    assert run_of(tmp_path, mesh_of(4))[0] == 0
-    before = (tmp_path / "run.jsonl").read_bytes()
-    code, out, err = run_of(tmp_path, replace(mesh_of(4), **change))
-    assert (code, out) == (2, "")
-    assert "it is the output of a different plan" in err
-    assert (tmp_path / "run.jsonl").read_bytes() == before
-
-
 TAKER = """import sys
 from pathlib import Path
 from neuca_tools.selftest.measure.mesh import results
-results.take_over(Path(sys.argv[1]), int(sys.argv[2]))
+results.lock_plan(Path(sys.argv[1]), int(sys.argv[2]))
 print("locked", flush=True)
 input()
 """
 
 
-def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
+def holder_of(path, place):
+    """A process that has joined a mesh at this place of the plan."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", TAKER, path, str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "locked\n"
+    return holder
+
+
+def test_a_host_that_joins_again_is_refused_until_the_one_of_an_interrupted_play_is_stopped(
+    tmp_path,
+):
     path = tmp_path / "plan.json"
     path.write_text("{}")
-    holders = []
-    try:
-        for _ in range(2):
-            holders.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", TAKER, path, "1"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            assert holders[-1].stdout.readline() == "locked\n"
-        assert holders[0].wait(60) == -15
-        assert (results.stop_run(path), holders[1].wait(60), results.stop_run(path)) == (
+    with holder_of(path, 1) as holder:
+        with pytest.raises(UsageError) as refused:
+            results.lock_plan(path, 1)
+        assert refused.value.text == f'join a mesh: another process has joined it with "{path}"'
+        assert refused.value.hint == f'neuca-selftest mesh stop "{path}"'
+        assert (results.stop_run(path), holder.wait(60), results.stop_run(path)) == (
             True,
             -15,
             False,
         )
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.communicate()
+    with holder_of(path, 1) as holder:
+        holder.communicate("\n")
 
 
 def test_a_holder_that_ends_by_itself_meanwhile_is_no_error(tmp_path, monkeypatch):
     """Between the question who has the lock and the signal."""
     path = tmp_path / "plan.json"
     path.write_text("{}")
-    with subprocess.Popen(
-        [sys.executable, "-c", TAKER, path, "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout.readline() == "locked\n"
+    with holder_of(path, 1) as holder:
 
         def end_before_signal(process, _signal):
             assert process == holder.pid
@@ -571,7 +553,7 @@ def test_a_holder_that_ends_by_itself_meanwhile_is_no_error(tmp_path, monkeypatc
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
         monkeypatch.setattr(os, "kill", end_before_signal)
-        results.take_over(path, 1)
+        results.stop_run(path)
     assert holder.returncode == 0
 
 
@@ -583,7 +565,7 @@ def test_a_file_system_without_locks_is_no_other_run(tmp_path, monkeypatch):
     path.write_text("{}")
     monkeypatch.setattr(fcntl, "lockf", refuse)
     for attempt in (
-        lambda: results.take_over(path, 1),
+        lambda: results.lock_plan(path, 1),
         lambda: next(results.open_results(path).gen),
     ):
         with pytest.raises(SelftestError) as raised:
@@ -595,17 +577,8 @@ def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):
     """As with Slurm on a shared directory; a lock over NFS is one for all hosts."""
     path = tmp_path / "plan.json"
     path.write_text("{}")
-    holders = [
-        subprocess.Popen(
-            [sys.executable, "-c", TAKER, path, str(place)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for place in (0, 1, 4095)
-    ]
+    holders = [holder_of(path, place) for place in (0, 1, 4095)]
     try:
-        assert [holder.stdout.readline() for holder in holders] == ["locked\n"] * 3
         assert [holder.poll() for holder in holders] == [None] * 3
         assert results.stop_run(path)
         assert [holder.wait(60) for holder in holders] == [-15] * 3

@@ -63,7 +63,7 @@ COMMANDS = {
         "hosts --rate 1G",
         {
             **PRINTED, "hosts": "hosts", "rate": 1e9, "expect": None, "rounds": 0, "seed": 1, "group": None,
-            "per_uplink": 4, "per_hypervisor": 1, "seconds": 2.0, "guard": 3.0, "port": 45678, "engine": [],
+            "per_uplink": 4, "seconds": 2.0, "guard": 3.0, "port": 45678, "engine": [],
         },
     ),
     "mesh run": (
@@ -124,7 +124,6 @@ SET = {
     "--seed 1000000000": {"seed": 10**9},
     "--group rack": {"group": "rack"},
     "--per-uplink 4096": {"per_uplink": 4096},
-    "--per-hypervisor 4096": {"per_hypervisor": 4096},
     "--guard 0.5": {"guard": 0.5},
     "--remote ssh": {"remote": "ssh"},
     "--patience 3600": {"patience": 3600.0},
@@ -149,7 +148,7 @@ OPTIONS_OF = {
     "history": "--json;--config c;--peer ::1;--last 10",
     "compare-paths": f"{MEASURING};--json;--rounds 20",
     "mesh plan": "--rate 500M;--expect 5G;--rounds 20;--seed 1000000000;--group rack;--per-uplink 4096;"
-    "--per-hypervisor 4096;--guard 0.5;--port 1024",
+    "--guard 0.5;--port 1024",
     "mesh run": f"{REPORTS};--remote ssh;--patience 3600",
     "mesh join": "--name n1;--start 0;--secret-file s;--config c",
     "mesh report": REPORTS,
@@ -207,7 +206,7 @@ REFUSED = [
     ("mesh plan", "--rounds 4097", '"4097" is not a number of rounds from 1 to 4096'),
     ("mesh plan", "--seed 0", '"0" is not a seed from 1 to 1000000000'),
     ("mesh plan", "--per-uplink 4097", '"4097" is not a number of tests from 1 to 4096'),
-    ("mesh plan", "--per-hypervisor 0", '"0" is not a number of tests from 1 to 4096'),
+    ("mesh plan", "--per-uplink 0", '"0" is not a number of tests from 1 to 4096'),
     ("mesh plan", "--time 61", '"61" is not a number of seconds from 1 to 60'),
     ("mesh plan", "--guard 0.4", '"0.4" is not a number of seconds from 0.5 to 60'),
     ("mesh plan", "--guard 61", '"61" is not a number of seconds from 0.5 to 60'),

@@ -114,8 +114,7 @@ def _usual_load(rows: Sequence[Row], name: str, is_own: bool) -> Optional[float]
 
 def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:
     """How often the link of a host went up or down during its tests, if that can be the cause."""
-    is_host = suspect.entity.kind in kinds.HOSTS
-    if not is_host or suspect.symptom not in (observe.REACH, observe.RATE, observe.LOSS):
+    if suspect.entity.kind not in kinds.HOSTS:
         return 0
     return sum(row.flaps or 0 for row in rows if row.client in suspect.entity.names)
 

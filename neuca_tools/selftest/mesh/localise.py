@@ -196,8 +196,6 @@ def explain_symptom(symptom: str, observations: Sequence[Observation], size: Siz
     Rates, losses and times vary more on some platforms than on others. If more of them are bad
     without explanation than CHANCE_OF_BAD says, their share is taken for it.
     """
-    if not any(observation.is_bad for observation in observations):
-        return Suspicions()
     chance = CHANCE_OF_BAD[symptom]
     suspicions, noise = _explain_with_chance(symptom, observations, size, chance)
     if symptom not in HIGHEST_CHANCE or noise <= chance:

@@ -35,7 +35,6 @@ PLAN_BOUNDS = {
     "guard": (0.1, 60.0),
     "port": (1024, 65533),
     "per_uplink": (1, MAX_HOSTS),
-    "per_hypervisor": (1, MAX_HOSTS),
     "expect": (1.0, 1e13),
 }
 # Rates in bit/s, sizes in bytes, times in seconds that a host may report.
@@ -88,8 +87,8 @@ class MeshPlan:
     A pair is (client, server), by their indexes in `hosts`; no host is in two pairs of a slot.
     `rate` limits each transfer, in bit/s. `rounds` is 0 until they are chosen. `seconds` is the
     duration of a transfer, and `guard` the time by which clocks may differ. `expect` is the rate
-    that every path should achieve. `group` is the label that defines the groups; the next two are
-    the largest numbers of concurrent tests of one uplink and one hypervisor. `retests` is the first
+    that every path should achieve. `group` is the label that defines the groups, and `per_uplink`
+    the largest number of concurrent tests across the border of one. `retests` is the first
     slot of the retests or None; from `diagnoses` on, paths get a full diagnosis. `origin` is the
     identity of the plan that the run began with, of which this is a later state.
     """
@@ -105,7 +104,6 @@ class MeshPlan:
     expect: Optional[float] = None
     group: Optional[str] = None
     per_uplink: int = 4
-    per_hypervisor: int = 1
     retests: Optional[int] = None
     diagnoses: Optional[int] = None
     origin: Optional[str] = None
@@ -189,7 +187,7 @@ def read_plan(data: object) -> MeshPlan:
     if not isinstance(data, dict):
         raise SelftestError("read the plan: it is not a JSON object")
     plan = decode(MeshPlan, data, "plan")
-    _check_hosts(plan.hosts)
+    check_hosts(plan.hosts)
     for name, (low, high) in PLAN_BOUNDS.items():
         value = getattr(plan, name)
         if value is not None and not low <= value <= high:
@@ -201,7 +199,8 @@ def read_plan(data: object) -> MeshPlan:
     return plan
 
 
-def _check_hosts(hosts: Sequence[MeshHost]) -> None:
+def check_hosts(hosts: Sequence[MeshHost]) -> None:
+    """Raise SelftestError unless these hosts can be those of a mesh."""
     if not 2 <= len(hosts) <= MAX_HOSTS:
         raise _plan_error(f"it requires 2 to {MAX_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:

@@ -16,8 +16,6 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.causes import directed_subject
-from neuca_tools.selftest.mesh.model import Row
-from neuca_tools.selftest.mesh.observe import MTU, known_values
 from neuca_tools.selftest.mesh.report import MeshResult
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
 from neuca_tools.selftest.report.page import STATES, html_file
@@ -35,15 +33,12 @@ MIN_WITHOUT_CELLS = 64  # hosts, or groups: so many have no cells of their own
 # color but the first is used.
 SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
 STEPS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.97)
-UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
+UNTESTED, FAILED = "#b8bcc2", "#6b1fa8"
 LEGEND = (
     *zip(SCALE, ("below 20%", "20%", "40%", "60%", "80%", "90%", "97% or more")),
-    (SMALL, "small packets only"),
     (FAILED, "no connection, or it failed"),
     (UNTESTED, "not tested"),
 )
-# The colors from bad to good, for a median.
-_COLORS_IN_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:]]
 
 
 def mesh_page(result: MeshResult) -> str:
@@ -110,77 +105,58 @@ Cells = Mapping[tuple[str, str], Cell]
 def cells_by_path(result: MeshResult) -> dict[tuple[str, str], Cell]:
     """Every direction that was tested, by sender and receiver; the last test counts."""
     cell_by_path: dict[tuple[str, str], Cell] = {}
-    largest_mtu = max(known_values(result.rows, MTU), default=0)
     for row in result.rows:
         directions = (
             (row.client, row.server, row.rate_out, row.mtu_out),
             (row.server, row.client, row.rate_back, row.mtu_back),
         )
         for sender, receiver, rate, mtu in directions:
-            words = ", ".join(_tooltip_words(row, rate, mtu))
-            is_small = mtu is not None and mtu < largest_mtu
-            color = _color_of_rate(row, rate, is_small, result.reference)
-            cell_by_path[sender, receiver] = Cell(color, f"{sender} > {receiver}: {words}", rate)
+            color = FAILED if row.error else _color_of_rate(rate, result.reference)
+            text = f"{sender} > {receiver}: {', '.join(_tooltip_words(row.error, rate, mtu))}"
+            cell_by_path[sender, receiver] = Cell(color, text, rate)
     return cell_by_path
 
 
-def _color_of_rate(
-    row: Row, rate: Optional[float], is_small: bool, reference: Optional[float]
-) -> str:
-    if row.error or rate is None or not reference:
-        return FAILED
-    if is_small:
-        return SMALL
-    return SCALE[sum(rate / reference >= step for step in STEPS)]
-
-
-def _tooltip_words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Iterator[str]:
-    if row.error:
-        yield row.error
+def _tooltip_words(
+    error: Optional[str], rate: Optional[float], mtu: Optional[int]
+) -> Iterator[str]:
+    if error:
+        yield error
     if rate is not None:
         yield amounts.rate(rate)
     if mtu is not None:
         yield f"MTU {mtu}"
-    if len(row.macs) > 1:
-        yield f"{len(row.macs)} MACs"
 
 
-def hosts_in_order(result: MeshResult) -> list[tuple[str, str]]:
-    """The hosts with their groups, sorted by group; first those that findings name.
-
-    Those of one group are in the order of the plan.
-    """
-    named = {name for finding in result.verdict.findings for name in finding.names}
-    return sorted(
-        result.plan.group_by_host.items(),
-        key=lambda host: (host[1] not in named, host[1], host[0] not in named),
-    )
+def _color_of_rate(rate: Optional[float], reference: Optional[float]) -> str:
+    if not rate or not reference:
+        return FAILED
+    return SCALE[sum(rate / reference >= step for step in STEPS)]
 
 
 def heat_map(result: MeshResult) -> str:
-    """The table: rows send, columns receive. Empty for too many hosts and groups."""
-    hosts, cell_by_path = hosts_in_order(result), cells_by_path(result)
+    """The table: rows send, columns receive, by group. Empty for too many hosts and groups."""
+    hosts = sorted(result.plan.group_by_host.items(), key=lambda host: host[1])
+    cell_by_path = cells_by_path(result)
     if len(hosts) < MIN_WITHOUT_CELLS:
         return _html_grid(hosts, cell_by_path)
     groups = dict.fromkeys(group for _, group in hosts)
     if not 1 < len(groups) < MIN_WITHOUT_CELLS:
         return ""
-    return _html_grid([(group, "") for group in groups], _between_groups(hosts, cell_by_path))
+    return _html_grid([(group, "") for group in groups], _between_groups(result, cell_by_path))
 
 
-def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_path: Cells) -> Cells:
+def _between_groups(result: MeshResult, cell_by_path: Cells) -> Cells:
     """Every direction between two groups, or within one, that was tested: its median."""
-    group = dict(hosts)
-    cells_by_groups = defaultdict[tuple[str, str], list[Cell]](list)
+    group = result.plan.group_by_host
+    rates_by_path = defaultdict[tuple[str, str], list[float]](list)
     for (sender, receiver), cell in cell_by_path.items():
-        cells_by_groups[group[sender], group[receiver]].append(cell)
+        rates_by_path[group[sender], group[receiver]].append(cell.rate or 0.0)
     medians: dict[tuple[str, str], Cell] = {}
-    for path, cells in cells_by_groups.items():
-        middle = len(cells) // 2
-        color = sorted((cell.color for cell in cells), key=_COLORS_IN_ORDER.index)[middle]
-        rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
-        text = f"{' > '.join(path)}: {counted(len(cells), 'pair')}, median {amounts.rate(rate)}"
-        medians[path] = Cell(color, text, rate)
+    for path, rates in rates_by_path.items():
+        rate = sorted(rates)[len(rates) // 2]
+        text = f"{' > '.join(path)}: {counted(len(rates), 'pair')}, median {amounts.rate(rate)}"
+        medians[path] = Cell(_color_of_rate(rate, result.reference), text, rate)
     return medians
 
 

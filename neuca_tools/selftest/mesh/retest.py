@@ -1,4 +1,4 @@
-"""Which pairs to test again: suspects with cleared hosts, and bad pairs twice, in two more rounds.
+"""Which pairs to test again: suspects with other hosts, and bad pairs twice, in two more rounds.
 
 Pairs without a result are tested again in the first of these.
 """
@@ -15,16 +15,13 @@ from itertools import chain, combinations, cycle, product
 from neuca_tools.selftest.mesh.entities import HOST, HOST_OUT, HOSTS, INSIDE, PAIRS, Entity, pair_of
 from neuca_tools.selftest.mesh.localise import Suspicions
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity
-from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observe_tests, untested_pairs
+from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, untested_pairs
 from neuca_tools.selftest.mesh.schedule import packed_slots, seeded_order
 
 ROUNDS = 2  # of tests of what is suspected
-# Tests of a suspected group in each round.
-TESTS_OF_A_GROUP = 4
-# The most tests of a host in a round as part of pairs that are suspected or have no result.
-TESTS_OF_A_HOST = 4
-# The largest share of bad results with which a host is cleared.
-LARGEST_BAD_SHARE = 0.25
+# The most tests in each round of a suspected group, and of a host as part of pairs that are
+# suspected or have no result.
+MAX_TESTS = 4
 
 
 def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> MeshPlan:
@@ -38,19 +35,11 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) ->
     return replace(plan, slots=tuple(slots), retests=len(plan.slots), origin=plan_identity(plan))
 
 
-def cleared_hosts(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
-    """The hosts that were tested, that are not suspects, and whose results are mostly good.
-
-    Tests that a suspect explains, such as the uplink of a group, are not held against them.
-    """
-    bad, every = Counter[str](), Counter[str]()
-    explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
-    for observation in chain(*observe_tests(plan, rows).values()):
-        every.update(observation.hosts)
-        if observation.is_bad and observation.test not in explained:
-            bad.update(observation.hosts)
-    unsuspected = every.keys() - suspicions.names
-    return {name for name in unsuspected if bad[name] <= LARGEST_BAD_SHARE * every[name]}
+def cleared_hosts(rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
+    """The hosts with a result that are not suspects."""
+    rows_with_result = (row for row in rows if row.error not in ERRORS_WITHOUT_RESULT)
+    tested = chain.from_iterable((row.client, row.server) for row in rows_with_result)
+    return set(tested) - suspicions.names
 
 
 class _Retests:
@@ -59,7 +48,7 @@ class _Retests:
     def __init__(self, plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> None:
         self._plan, self._suspicions = plan, suspicions
         self._numbers = {host.name: number for number, host in enumerate(plan.hosts)}
-        self._cleared = seeded_order(cleared_hosts(plan, rows, suspicions), plan.seed, "retest")
+        self._cleared = seeded_order(cleared_hosts(rows, suspicions), plan.seed, "retest")
         self._suspected = suspicions.names
         self._tested = {frozenset((row.client, row.server)) for row in rows}
         self._untested = untested_pairs(plan, rows)
@@ -75,7 +64,7 @@ class _Retests:
         for entity in dict.fromkeys((*self._suspicions.entities, *self._suspicions.pairs)):
             pairs += self._pairs(entity, turn)
         if turn == 0:
-            pairs += self._first(self._untested, len(self._untested), TESTS_OF_A_HOST)
+            pairs += self._first(self._untested, len(self._untested), MAX_TESTS)
         return pairs
 
     def _pairs(self, entity: Entity, turn: int) -> list[Pair]:
@@ -89,8 +78,8 @@ class _Retests:
         if entity.kind in PAIRS:
             host, other = entity.names
             ways = (self._failed_way.get(entity, way) for way in ((host, other), (other, host)))
-            return self._first(ways, 2, 2 * TESTS_OF_A_HOST)
-        return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
+            return self._first(ways, 2, 2 * MAX_TESTS)
+        return self._first(self._of_groups(entity, turn), MAX_TESTS)
 
     def _cleared_partners(self, name: str, turn: int) -> list[str]:
         """Cleared hosts, in another order each round; first those without a test with this host."""

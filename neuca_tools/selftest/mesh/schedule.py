@@ -27,7 +27,7 @@ T = TypeVar("T")
 ALL_PAIRS_UP_TO, RANDOM_ROUNDS = 64, 8
 # The share of these rounds that stays within groups, before uplinks are loaded.
 SHARE_WITHIN_GROUPS = 0.25
-UPLINK, HYPERVISOR = "uplink", "hypervisor"
+HYPERVISOR = "hypervisor"  # the label whose hosts have one test at a time
 # Seconds of a slot in addition to its transfers and a guard interval, on hosts that are not busy.
 USUAL_SETTLE_SECONDS = 3.0
 # How many of the last slots are searched for a place for a pair.
@@ -134,9 +134,9 @@ def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...
 
     That is the first of the last SLOTS_TO_SEARCH slots, or a new one.
     """
-    slots, uplink_label = list[_Slot](), _uplink_label(plan)
+    slots = list[_Slot]()
     for pair in pairs:
-        caps = _caps_of_pair(plan, pair, uplink_label)
+        caps = _caps_of_pair(plan, pair)
         for slot in slots[-SLOTS_TO_SEARCH:]:
             is_free = slot.busy.isdisjoint(pair)
             if is_free and all(slot.load[name] < cap for name, cap in caps):
@@ -150,20 +150,13 @@ def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...
     return tuple(tuple(slot.pairs) for slot in slots)
 
 
-def _uplink_label(plan: MeshPlan) -> str:
-    """The label whose hosts share an uplink: that of groups if no host has one of its own."""
-    has_uplinks = any(UPLINK in host.labels for host in plan.hosts)
-    return plan.group if plan.group and not has_uplinks else UPLINK
-
-
-def _caps_of_pair(plan: MeshPlan, pair: Pair, uplink_label: str) -> list[tuple[str, int]]:
+def _caps_of_pair(plan: MeshPlan, pair: Pair) -> list[tuple[str, int]]:
     """The hypervisors and uplinks of a pair, with how many tests each may carry at once."""
     labels = [plan.hosts[host].labels for host in pair]
-    hypervisors = {label[HYPERVISOR] for label in labels if HYPERVISOR in label}
-    uplinks = {label.get(uplink_label) for label in labels}
-    caps = [(f"h/{name}", plan.per_hypervisor) for name in hypervisors]
-    if len(uplinks) > 1:
-        caps += [(f"u/{name}", plan.per_uplink) for name in uplinks if name]
+    caps = [(f"h/{name}", 1) for name in {label.get(HYPERVISOR) for label in labels} if name]
+    groups = set(map(plan.group_of, pair))
+    if len(groups) > 1:
+        caps += [(f"u/{name}", plan.per_uplink) for name in groups if name]
     return caps
 
 
@@ -215,25 +208,15 @@ def budget_line(plan: MeshPlan) -> str:
 def read_hosts(text: str) -> tuple[MeshHost, ...]:
     """The hosts in a text such as "node1 172.16.0.1 rack=r1", one on each line.
 
-    Empty lines and what follows a # are ignored. Raises UsageError with the number of the line.
+    Empty lines and what follows a # are ignored. Raises UsageError.
     """
-    hosts: list[MeshHost] = []
-    line_by_key: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        host = _read_host(words, number)
-        for key in (f'the name "{host.name}"', f"the address {host.address}"):
-            if key in line_by_key:
-                raise _line_error(number, f"{key} is on line {line_by_key[key]} too")
-            line_by_key[key] = number
-        hosts.append(host)
-        if len(hosts) > model.MAX_HOSTS:
-            raise _line_error(number, f"there are more than {model.MAX_HOSTS} hosts")
-    if len(hosts) < 2:
-        raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
-    return tuple(hosts)
+    lines = [line.partition("#")[0].split() for line in text.splitlines()]
+    hosts = tuple(_read_host(words, number) for number, words in enumerate(lines, 1) if words)
+    try:
+        model.check_hosts(hosts)
+    except SelftestError as error:
+        raise UsageError(f"read the hosts: {error.text.partition(': ')[2]}") from None
+    return hosts
 
 
 def _read_host(words: list[str], number: int) -> MeshHost:

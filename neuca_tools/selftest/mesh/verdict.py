@@ -196,15 +196,10 @@ def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
 
 
 def _below_expected(plan: MeshPlan, rows: Sequence[Row]) -> set[int]:
-    """The tests with a rate that is too low, where that is the finding of nearly all paths."""
-    if not plan.expect or not observe.is_slow_everywhere(rows, plan.expect):
-        return set()
-    least = observe.MIN_RATE_SHARE * plan.expect
-    return {
-        number
-        for number, row in enumerate(rows)
-        if any(rate < least for rate in observe.known_values([row], observe.RATE))
-    }
+    """The tests with a rate that is too low, also where that is the finding of nearly all paths."""
+    least = observe.MIN_RATE_SHARE * (plan.expect or 0.0)
+    rates_by_test = enumerate(observe.known_values([row], observe.RATE) for row in rows)
+    return {number for number, rates in rates_by_test if min(rates, default=least) < least}
 
 
 def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
@@ -256,24 +251,13 @@ def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
 def _reasons_of_silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> dict[str, str]:
-    """Why hosts took part in no test, or had left before their last one; sorted by their names."""
+    """Why hosts took part in no test, or have left; sorted by their names."""
     answered = [row for row in rows if row.error in (None, observe.SOME_LOST)]
     responsive = {name for row in answered for name in (row.client, row.server)}
     responsive |= {row.client for row in rows}
-    last_tests = _last_test_by_host(plan)
-    answered_tests = {(row.slot, row.client) for row in answered}
-    left = {name for name in reasons if last_tests.get(name) not in answered_tests}
-    silent = sorted((last_tests.keys() - responsive) | left)
+    tested = {plan.hosts[host].name for pair in chain(*plan.tests) for host in pair}
+    silent = sorted((tested - responsive) | reasons.keys())
     return {name: reasons.get(name, NO_REASON) for name in silent}
-
-
-def _last_test_by_host(plan: MeshPlan) -> dict[str, tuple[int, str]]:
-    """The slot and the client of the last test of each host."""
-    names, last_tests = [host.name for host in plan.hosts], dict[str, tuple[int, str]]()
-    for number, slot in enumerate(plan.tests):
-        for client, server in slot:
-            last_tests[names[client]] = last_tests[names[server]] = (number, names[client])
-    return last_tests
 
 
 def _finding_of(

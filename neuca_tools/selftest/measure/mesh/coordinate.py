@@ -127,16 +127,14 @@ class _Hosts:
 
 
 class Coordinator:
-    """Runs the rest of a plan, then the retests and the diagnoses of what they confirm.
+    """Runs a plan, then the retests and the diagnoses of what they confirm.
 
     `log` is called with lines for a person.
     """
 
-    def __init__(
-        self, plan: MeshPlan, rows: Sequence[Row], engine: Engine, results: Results, log: Log
-    ) -> None:
+    def __init__(self, plan: MeshPlan, engine: Engine, results: Results, log: Log) -> None:
         self.plan, self._engine, self._results, self._log = plan, engine, results, log
-        self._rows = {(row.slot, row.client): row for row in rows}
+        self._rows = dict[tuple[int, str], Row]()
         self._hosts = _Hosts(frozenset(host.name for host in plan.hosts))
 
     @property
@@ -156,28 +154,15 @@ class Coordinator:
         self._send({"plan": record, "secret": secrets.token_hex(32)})
         self._await_hosts(patience)
         ready = self._present_hosts()
-        if not self._rows and len(ready) < len(self._hosts.names):
+        if len(ready) < len(self._hosts.names):
             self._continue_with(plan_among(self.plan, ready))
-        self._run_tests()
-        if self.plan.retests is None and self.plan.diagnoses is None:
-            self._run_retests()
-        if self.plan.diagnoses is None:
-            self._run_diagnoses()
+        self._run_slots(0)
+        self._run_retests()
+        self._run_diagnoses()
 
     def _continue_with(self, plan: MeshPlan) -> None:
         self.plan = plan
         self._results.plan(plan)
-
-    def _run_diagnoses(self) -> None:
-        plan = with_diagnosis_slots(self.plan, self.rows)
-        if plan.slots == self.plan.slots and len(self._rows) < sum(map(len, plan.slots)):
-            # Tests that are left may still need retests.
-            return
-        # Also without any slots: it says that this run is complete.
-        self._continue_with(plan)
-        if plan.tests != plan.slots:
-            self._log("a full diagnosis of each confirmed fault")
-            self._run_tests()
 
     def _run_retests(self) -> None:
         plan = with_retests(self.plan, self.rows, find_suspects(self.plan, self.rows))
@@ -185,7 +170,14 @@ class Coordinator:
             self._continue_with(plan)
             again = replace(plan, slots=plan.slots[plan.retests :])
             self._log(f"retests in {len(again.slots)} slots: {duration_words(again)}")
-            self._run_tests()
+            self._run_slots(plan.retests)
+
+    def _run_diagnoses(self) -> None:
+        plan = with_diagnosis_slots(self.plan, self.rows)
+        if plan.tests != plan.slots:
+            self._continue_with(plan)
+            self._log("a full diagnosis of each confirmed fault")
+            self._run_slots(len(plan.tests), model.DIAGNOSIS_SECONDS)
 
     def _await_hosts(self, patience: float) -> None:
         """Wait until all hosts are ready; hosts that are late have no tests."""
@@ -217,30 +209,22 @@ class Coordinator:
     def _present_hosts(self) -> frozenset[str]:
         return self._expected_hosts() & self._hosts.ready_names
 
-    def _remaining_slots(self) -> list[Slot]:
-        """The tests without a result whose hosts are both present, by the number of their slot."""
+    def _slots_of_present_hosts(self, first: int) -> list[Slot]:
+        """The slots from `first` on with the tests whose hosts are both present."""
         present, names = self._present_hosts(), [host.name for host in self.plan.hosts]
         slots = []
-        for number, slot in enumerate(self.plan.slots):
-            pairs = tuple(
-                pair
-                for pair in slot
-                if {names[place] for place in pair} <= present
-                and (number, names[pair[0]]) not in self._rows
-            )
+        for number, slot in enumerate(self.plan.slots[first:], first):
+            pairs = tuple(pair for pair in slot if {names[place] for place in pair} <= present)
             if pairs:
                 slots.append((number, pairs))
         return slots
 
-    def _run_tests(self) -> None:
-        """Run the remaining slots. A slot ends when all of its clients have reported."""
-        slots = self._remaining_slots()
-        tests = [slot for slot in slots if slot[0] < len(self.plan.tests)]
-        self._run_slots(tests, 0.0)
-        self._run_slots(slots[len(tests) :], model.DIAGNOSIS_SECONDS)
+    def _run_slots(self, first: int, additional_seconds: float = 0.0) -> None:
+        """Run the slots from `first` on, which take so many seconds more than tests do.
 
-    def _run_slots(self, slots: Sequence[Slot], additional_seconds: float) -> None:
-        """Run slots that take so many seconds more than tests do."""
+        A slot ends when all of its clients have reported.
+        """
+        slots = self._slots_of_present_hosts(first)
         if slots:
             self._send({"slots": slots, "diagnoses": additional_seconds > 0})
         for place, (number, pairs) in enumerate(slots):

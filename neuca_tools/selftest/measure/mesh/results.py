@@ -1,4 +1,4 @@
-"""The file of a mesh: its plan, then a line for each test, so that a run can be continued.
+"""The file of a mesh: its plan, then a line for each test.
 
 It is locked while a run writes it, and the holder of the lock is the process that `stop` ends.
 """
@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
-from neuca_tools.selftest.measure.wait import line_of, parse_message, wait_readable
+from neuca_tools.selftest.measure.wait import line_of, parse_message
 from neuca_tools.selftest.mesh import model
 from neuca_tools.selftest.mesh.model import VERSION, MeshPlan, Row
 from neuca_tools.selftest.readers.values import mappings
@@ -25,8 +25,6 @@ from neuca_tools.selftest.readers.values import mappings
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST_LINE, MAX_BYTES = 32 * 2**20, 2**30
 LATEST = 1e11  # of any time, in seconds since 1970
-# Seconds for a process to end that has a lock, and between two attempts to get it.
-END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
 
 class RecordedRun(NamedTuple):
@@ -40,37 +38,12 @@ class RecordedRun(NamedTuple):
     began: Optional[float]
     reasons: Mapping[str, str] = {}
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left to do: diagnoses are planned when the retests are over."""
-        planned = sum(map(len, self.plan.slots))
-        return len(self.rows) == planned and self.plan.diagnoses is not None
-
 
 class Results:
     """A file that is open for writing."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self._path = descriptor, path
-
-    def recorded(self) -> Optional[RecordedRun]:
-        """What an earlier run has written; None for a new file.
-
-        Raises SelftestError, and UsageError for a file of another kind, which is not changed.
-        """
-        size = os.fstat(self._descriptor).st_size
-        if not size:
-            return None
-        # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
-        with os.fdopen(self._descriptor, "rb", closefd=False) as stream:
-            stream.seek(0)
-            records = list(_read_records(stream))
-        if not any("plan" in record for record in records):
-            raise UsageError(f'write "{self._path}": it exists, and is not the output of a mesh')
-        # A run that was killed has left its last line incomplete.
-        if os.pread(self._descriptor, 1, size - 1) != b"\n":
-            self._write_all(b"\n")
-        return join_records({str(self._path): records})
 
     def plan(self, plan: MeshPlan) -> None:
         self._write(
@@ -84,14 +57,8 @@ class Results:
         """Record why hosts take no part."""
         self._write({"mesh": VERSION, "absent": dict(reasons)})
 
-    def clear(self) -> None:
-        """Begin a new run in the file of one that is complete."""
-        os.ftruncate(self._descriptor, 0)
-
     def _write(self, record: dict[str, object]) -> None:
-        self._write_all(line_of(record))
-
-    def _write_all(self, content: bytes) -> None:
+        content = line_of(record)
         with _failing(f'write "{self._path}"'):
             while content:
                 content = content[os.write(self._descriptor, content) :]
@@ -108,12 +75,20 @@ def _failing(action: str) -> Iterator[None]:
 
 @contextmanager
 def open_results(path: Path) -> Iterator[Results]:
-    """The file, locked. Raises SelftestError, and UsageError if another run has it."""
+    """The file, locked and empty: the output of an earlier run is replaced.
+
+    Raises SelftestError, and UsageError if another run has it or if it is a file of another kind.
+    """
     with _failing(f'write "{path}"'):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _try_lock(descriptor, path):
             raise UsageError(f'write "{path}": another run is writing it')
+        # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            if os.fstat(descriptor).st_size and "plan" not in next(_read_records(stream), {}):
+                raise UsageError(f'write "{path}": it exists, and is not the output of a mesh')
+        os.ftruncate(descriptor, 0)
         yield Results(descriptor, path)
     finally:
         os.close(descriptor)
@@ -138,22 +113,18 @@ def _end_holder(holder: int) -> bool:
     return True
 
 
-def take_over(path: Path, place: int) -> None:
-    """Lock a plan for the host at this place, and end the process that has locked it for this host.
+def lock_plan(path: Path, place: int) -> None:
+    """Lock a plan for the host at this place for as long as this process lives.
 
     The lock is that of one byte, because hosts may share the file: over NFS, they share its locks
-    too. It is kept for as long as this process lives. Ansible leaves `mesh join` behind where a
-    play is interrupted. Do not open the plan afterwards: closing it releases the lock (fcntl(2)).
-    Raises SelftestError, ApplyError.
+    too. Do not open the plan afterwards: closing it releases the lock (fcntl(2)). Raises
+    SelftestError, and UsageError if another process has locked it for this host.
     """
-    deadline = time.monotonic() + END_SECONDS
     with _failing(f'lock "{path}"'):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    while not _try_lock(descriptor, path, place, 1):
-        if time.monotonic() >= deadline:
-            raise SelftestError(f'lock "{path}": the process that has it does not end')
-        _end_holder(lock_holder(path, place, 1))
-        wait_readable([], time.monotonic() + RETRY_SECONDS)
+    if not _try_lock(descriptor, path, place, 1):
+        text = f'join a mesh: another process has joined it with "{path}"'
+        raise UsageError(text, hint=f'neuca-selftest mesh stop "{path}"')
 
 
 def _try_lock(descriptor: int, path: Path, start: int = 0, length: int = 0) -> bool:
@@ -194,7 +165,7 @@ def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
     plan: Optional[MeshPlan] = None
     for name, records in files.items():
         for later in (model.read_plan(record["plan"]) for record in records if "plan" in record):
-            if plan is not None and not continues(later, plan):
+            if plan and model.plan_identity(later) != model.plan_identity(plan):
                 raise SelftestError(f'read "{name}": it has two different plans')
             plan = later
     if plan is None:
@@ -211,11 +182,6 @@ def _parse_reasons(records: Iterable[Mapping[str, object]], plan: MeshPlan) -> d
         for name, text in absent.items()
         if name in names
     }
-
-
-def continues(later: MeshPlan, plan: MeshPlan) -> bool:
-    """Whether a plan is the same one, or a later state of it."""
-    return model.plan_identity(later) == model.plan_identity(plan)
 
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
