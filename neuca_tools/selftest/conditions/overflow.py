@@ -21,7 +21,12 @@ from neuca_tools.selftest.conditions.figures import (
     round_rate,
 )
 from neuca_tools.selftest.conditions.window import full_window
-from neuca_tools.selftest.evidence.derive import growth_over_samples
+from neuca_tools.selftest.evidence.derive import (
+    growth_over_samples,
+    growths_of,
+    round_trips_of,
+    totals_of,
+)
 from neuca_tools.selftest.evidence.look import Look, data_sockets
 
 # By how much a round trip grows, beyond what a busy host adds, where a sender fills a queue: a part
@@ -124,8 +129,9 @@ def is_held_by_its_window(look: Look) -> bool:
     if in_flight is None or not cwnd or in_flight < FULL_WINDOW * cwnd:
         return False
     first = next(iter(observed_losses(look)))
-    later = look.phase.sender_trace.points("in_flight")
-    return _highest_value(later, first=first.time + 2 * first.rtt) < first.in_flight
+    began = first.time + 2 * first.rtt
+    later = totals_of(look.phase.sender, look.phase, "in_flight")
+    return all(value < first.in_flight for time, value in later if time >= began)
 
 
 def overflows(look: Look) -> bool:
@@ -146,29 +152,21 @@ def _of_a_pair(look: Look) -> float:
 
 
 def observed_losses(look: Look) -> list[Loss]:
-    """Each time at which something was lost, with what was sent again after it."""
-    shortest, trace = look.shortest_rtt or 0.0, look.phase.sender_trace
-    counts = trace.points("retransmits") if shortest else []
+    """Each sample before which something was lost, with what was sent again after it."""
+    samples, phase = look.phase.sender, look.phase
+    counts = list(growths_of(samples, phase, "total_retrans")) if look.shortest_rtt else []
+    rtt_by_time = dict(round_trips_of(samples, phase))
+    in_flight_by_time = dict(totals_of(samples, phase, "in_flight"))
     losses: list[Loss] = []
     ended = 0.0
-    for began, count in counts:
-        if not count or began < ended:
-            continue
-        rtt = _highest_value(trace.points("rtt"), began - shortest, began + shortest)
-        in_flight = _highest_value(trace.points("in_flight"), began - shortest, began + shortest)
-        if not rtt:
+    for began, _, count in counts:
+        rtt = rtt_by_time.get(began)
+        if not count or not rtt or began < ended:
             continue
         ended = began + RECOVERY_ROUND_TRIPS * rtt
-        lost = sum(count for time, count in counts if began <= time <= ended)
-        losses.append(Loss(began, in_flight, rtt, lost))
+        lost = sum(count for time, _, count in counts if began <= time <= ended)
+        losses.append(Loss(began, in_flight_by_time.get(began, 0.0), rtt, lost))
     return losses
-
-
-def _highest_value(
-    points: list[tuple[float, float]], first: float, last: float = float("inf")
-) -> float:
-    """The highest value from `first` to `last`, in seconds; 0 if there is none."""
-    return max((value for time, value in points if first <= time <= last), default=0.0)
 
 
 def measured_by_bbr(look: Look) -> Optional[Hit]:

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Phase
+from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Sample
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
-from neuca_tools.selftest.measure.wait import number_in
 
 LONGEST_TEXT = 2048  # characters; a line of the kernel's log has 1024 bytes at most
 LARGEST_NUMBER = 2.0**64  # counters are unsigned numbers of 64 bits
@@ -55,27 +54,12 @@ def host_of(answer: Message, what: str) -> Host:
     )
 
 
-def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
-    """The samples and the trace of a test as those of a sender, and the kernel's messages.
-
-    Raises ChannelError.
-    """
-    phase = {
-        "name": "",
-        "sender": answer.get("samples", []),
-        "sender_trace": answer.get("trace", {}),
-    }
+def observations_of(answer: Message) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
+    """The samples of a test and the kernel's messages. Raises ChannelError."""
+    phase = {"name": "", "sender": answer.get("samples", [])}
     document = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
     evidence = _checked_evidence(document, "finish")
-    return evidence.phases[0], evidence.peer.log[:MAX_LINES]
-
-
-def clock_of(answer: Message) -> float:
-    """The monotonic time of the peer, in seconds. Raises ChannelError."""
-    seconds = number_in(answer, "clock")
-    if not 0 <= seconds < LARGEST_NUMBER:
-        raise ChannelError("the peer's response to begin: it has no time")
-    return seconds
+    return evidence.phases[0].sender, evidence.peer.log[:MAX_LINES]
 
 
 def text_of(answer: Message, name: str) -> str:
