@@ -4,8 +4,8 @@ The index of each value is that in struct tcp_info of linux/tcp.h. Older kernels
 structure, without the values at its end.
 
 ss(8) is not used: for 128 connections it takes twice the CPU time of this, without the time to
-parse its text. pyroute2 is not: its DiagSocket (0.7.2 to 0.9) asks for all sockets of the host, not
-for those with a port, and leaves SK_MEMINFO_* undecoded.
+parse its text. pyroute2 is not: the DiagSocket of 0.7 asks for all sockets of the host, not for
+those with a port, and that of 0.9 too leaves SK_MEMINFO_* undecoded.
 """
 
 # SPDX-License-Identifier: MIT
