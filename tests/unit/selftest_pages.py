@@ -1,55 +1,40 @@
-"""A large report for the tests of the page: a standard plan with traces of both hosts, its steps, and findings."""
+"""A large report for the tests of the page: a standard plan with samples of both hosts, its steps, and findings."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from selftest_runs import flow_of, receiver, udp_phase
 
 from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link, Phase, Step
 from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
-from neuca_tools.selftest.evidence.trace import Trace
 
 # The local host's clock when the first test began, and seconds of each test with its pause.
 BEGAN, EACH = 5000.0, 12.0
-COUNT = 100  # points of a trace
-
-
-def trace(began: float, sends: bool) -> Trace:
-    """Ten seconds of an end that sends, or that receives."""
-    times = tuple(round(began + place / 10, 6) for place in range(COUNT))
-    wave = [1 + math.sin(place / 7) / 4 for place in range(COUNT)]
-    rates = tuple(round(one * 2e8) for one in wave)
-    none = (None,) * COUNT
-    cpu = tuple(round(one / 2, 3) for one in wave)
-    if not sends:
-        return Trace(times, none, rates, *[none] * 5, cpu)
-    again = tuple(3.0 if place % 20 == 0 else 0.0 for place in range(COUNT))
-    round_trips = tuple(one / 50 for one in wave)
-    windows = [tuple(one * size for one in wave) for size in (6e5, 3e6, 5e5)]
-    return Trace(times, rates, none, round_trips, *windows, again, cpu)
 
 
 def traced(phase: Phase, number: int) -> Phase:
+    """At the place of this test on the local host's clock; the sender sends three segments again each second."""
     began = BEGAN + EACH * number
-    samples = [
-        tuple(replace(one, time=one.time + began) for one in samples)
-        for samples in (phase.sender, phase.receiver)
-    ]
-    return replace(
-        phase,
-        sender=samples[0],
-        receiver=samples[1],
-        sender_trace=trace(began, sends=True),
-        receiver_trace=trace(began, sends=False),
+    sender = (
+        replace(
+            sample,
+            time=sample.time + began,
+            sockets=tuple(
+                replace(socket, total_retrans=3 * int(sample.time)) for socket in sample.sockets
+            ),
+        )
+        for sample in phase.sender
     )
+    receiver = (replace(sample, time=sample.time + began) for sample in phase.receiver)
+    return replace(phase, sender=tuple(sender), receiver=tuple(receiver))
 
 
 def tcp_phase(name: str, direction: str = "forward", **facts: float) -> Phase:
-    flow = flow_of(250e6, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=20_000, **facts)
+    held = {"snd_wnd": 3_144_960, "snd_cwnd": 4000, "unacked": 2172, "rtt": 20_000, **facts}
+    flow = flow_of(250e6, **held)
     return Phase(name, direction=direction, sender=flow, receiver=receiver(recv_q=0))
 
 

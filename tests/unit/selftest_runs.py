@@ -8,14 +8,13 @@ Gbit/s, windows in MiB, retransmits, datagrams lost and sent. The forms are thos
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 
 from neuca_tools.selftest.conditions.base import sysctl_command
 from neuca_tools.selftest.diagnosis import diagnose as product
 from neuca_tools.selftest.evidence import Cpu, Evidence, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
-from neuca_tools.selftest.evidence.trace import Trace
 
 MIB = 2**20
 ENDS = {"sender", "receiver", "local", "peer", "both", "path", "tool"}
@@ -206,13 +205,57 @@ HELD = {
 }
 
 
-def traced(evidence: Evidence, losses) -> Evidence:
-    """With the sender's trace of HELD; {seconds: (round trip, bytes in flight, segments)} where something was lost."""
+def between(before, after, part: float):
+    """What counts is as far as that part of the way; everything else is as it was before."""
+    if is_dataclass(before):
+        names = [field.name for field in fields(before) if field.name in COUNTS]
+        changes = {
+            name: between(getattr(before, name), getattr(after, name), part) for name in names
+        }
+        return replace(before, **changes)
+    if isinstance(before, tuple):
+        return tuple(between(*pair, part) for pair in zip(before, after))
+    return before if before is None else before + type(before)(part * (after - before))
+
+
+COUNTS = {"sockets", "cpus", *(field.name for field in fields(Cpu))}
+COUNTS |= set("busy_time rwnd_limited sndbuf_limited bytes_sent bytes_retrans bytes_acked".split())
+
+
+def observed(
+    evidence: Evidence, times, rtt=None, in_flight=None, retransmits=None, sent=None
+) -> Evidence:
+    """With samples of the sender at these times, which begin with the first one's.
+
+    Columns are seconds, bytes, segments that were sent again and bit/s acknowledged since the time before.
+    All else, and what is None, is as it was.
+    """
     (phase,) = evidence.phases
+    base, samples, again, acked = phase.sender, [], 0, 0.0
+    for at, time in enumerate(times):
+        last = max(0, sum(sample.time <= time for sample in base) - 1)
+        after = base[min(last + 1, len(base) - 1)]
+        part = min(1.0, time - base[last].time)
+        sample = between(base[last], after, part)
+        (socket,) = sample.sockets
+        if rtt and rtt[at] is not None:
+            socket = replace(socket, rtt=round(rtt[at] * 1e6))
+        if in_flight and in_flight[at] is not None:
+            socket = replace(socket, unacked=round(in_flight[at] / socket.mss))
+        if retransmits:
+            again += int(retransmits[at])
+            socket = replace(socket, total_retrans=again)
+        if sent:
+            acked += sent[at] / 8 * (time - times[max(0, at - 1)])
+            socket = replace(socket, bytes_acked=int(acked))
+        samples.append(replace(sample, time=time, sockets=(socket,)))
+    return replace(evidence, phases=(replace(phase, sender=tuple(samples)),))
+
+
+def traced(evidence: Evidence, losses) -> Evidence:
+    """With the sender's samples of HELD; {seconds: (round trip, bytes in flight, segments)} where something was lost."""
     times = tuple(at / 10 for at in range(101))
-    rows = [losses.get(time, (0.1, 2e6, 0.0)) for time in times]
-    trace = Trace(times, **dict(zip(("rtt", "in_flight", "retransmits"), zip(*rows))))
-    return replace(evidence, phases=(replace(phase, sender_trace=trace),))
+    return observed(evidence, times, *zip(*(losses.get(time, (None, None, 0)) for time in times)))
 
 
 def bbr_flow(**socket) -> Evidence:

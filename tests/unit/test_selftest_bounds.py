@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
@@ -28,7 +29,6 @@ from neuca_tools.selftest.evidence import (
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
-from neuca_tools.selftest.evidence.trace import Trace
 
 UNKNOWN = Windows(None, None, None, None, None, None, None, False)
 LAN = (Connection("10.0.0.1", 40000, "10.0.0.2", 5201),)
@@ -121,8 +121,10 @@ def test_a_test_has_passed_at_its_threshold_itself(words, values, passed):
 
 
 def traced(*rates):
-    times = tuple(at / 4 for at in range(len(rates)))
-    return {"phase": {"sender_trace": Trace(times, sent=rates)}, "evidence": EXPECTED}
+    """Bit/s acknowledged in each second."""
+    sums = accumulate(rates, initial=0)
+    samples = (Sample(at, (Socket(bytes_acked=int(total / 8)),)) for at, total in enumerate(sums))
+    return {"phase": {"sender": tuple(samples)}, "evidence": EXPECTED}
 
 
 QUEUED = {"rate": 1e9, "rtt": 1.5, "shortest_rtt": 1.0}
@@ -139,10 +141,9 @@ def at_idle(usual, loaded):
 
 # A function; what is looked at; the rest of its arguments; its answer.
 BOUNDS = [
-    (thresholds.carries_expected, traced(0, 0, 1e9, 1e9, 0), (), True),
-    (thresholds.carries_expected, traced(0, 0, 1e9, 0.99e9, 0), (), False),
-    (thresholds.carries_expected, traced(0, 4e9), (), False),
-    (thresholds.carries_expected, traced(0, 1e9, 1e9 - 1e-6), (), False),
+    (thresholds.carries_expected, traced(0, 1e9, 0), (), True),
+    (thresholds.carries_expected, traced(1e9), (), True),
+    (thresholds.carries_expected, traced(0, 1e9 - 8, 0.9e9), (), False),
     (thresholds.carries_expected, {"rate": 2e9}, (), False),
     (thresholds.has_grown, QUEUED, (1.5,), True),
     (thresholds.has_grown, {**QUEUED, "shortest_rtt": 1 / 64, "rtt": 1.5 / 64}, (1.5,), False),
@@ -1246,11 +1247,12 @@ def derived(run=None, evidence=None, **phase):
     return derive.look_at_phase(Evidence(**(evidence or {})), one)
 
 
-@pytest.mark.parametrize(("count", "low"), [(9, None), (10, 0.02), (19, 0.02), (20, 0.03)])
-def test_a_decile_needs_ten_points_after_slow_start(count, low):
+@pytest.mark.parametrize(("count", "low"), [(9, 0.01), (10, 0.02), (19, 0.02), (20, 0.03)])
+def test_the_lowest_round_trip_is_a_decile_after_slow_start(count, low):
     times = (0.0, 1.9, *(2.0 + at for at in range(count)))
-    trips = (0.001, 0.001, *(0.01 * (at + 1) for at in range(count)))
-    assert derived(sender_trace=Trace(times, rtt=trips)).low_rtt == low
+    trips = (1_000, 1_000, *(10_000 * (at + 1) for at in range(count)))
+    samples = (Sample(time, (Socket(rtt=rtt),)) for time, rtt in zip(times, trips))
+    assert derived(sender=tuple(samples)).low_rtt == low
 
 
 @pytest.mark.parametrize(("count", "low", "rates"), [(2, None, 0), (3, 0.01, 0), (4, 0.01, 3)])

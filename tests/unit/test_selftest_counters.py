@@ -237,22 +237,19 @@ def test_the_last_request_of_a_probe_has_a_number_of_its_own():
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 
 
-def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypatch):
-    monkeypatch.setattr(tcp_info, "SETTLED_SECONDS", 0.0)
+def test_the_sockets_of_a_port_are_read_until_they_are_closed():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        reader = tcp_info.SocketReader(4, remote_port=port)
         with socket.create_connection(("127.0.0.1", port)) as first:
-            (known,) = reader.read()
+            (known,) = tcp_info.read_sockets(4, remote_port=port)
             assert known.congestion in facts.read_sysctls([AVAILABLE])[AVAILABLE].split()
             assert min(known.rcvbuf, known.sndbuf, known.mss, known.snd_wnd) > 0
-            monkeypatch.setattr(tcp_info, "SENDING", ())  # a search finds nothing now
             first.sendall(b"x" * 1000)
-            (again,) = reader.read(search=False)
+            (again,) = tcp_info.read_sockets(4, remote_port=port)
             assert (known.bytes_sent, again.bytes_sent) == (0, 1000)
             linger = struct.pack("ii", 1, 0)  # close by a reset, without TIME_WAIT
             first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        assert reader.read(search=False) == ()
+        assert tcp_info.read_sockets(4, remote_port=port) == ()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ from test_mesh_localise import mesh_of, rows_of, slow
 from neuca_tools import __version__
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.mesh.page import mesh_page
 from neuca_tools.selftest.mesh.report import MeshResult, report_metrics
 from neuca_tools.selftest.mesh.verdict import judge_mesh
@@ -37,15 +36,10 @@ from neuca_tools.selftest.report.text import comparison_text, conclusion_text, r
 
 GOLDEN = Path(__file__).parent / "golden" / "reports.txt"
 HEADING = "=== "
-EVERY = 20  # points of a trace
-
-
-def thinned(trace):
-    return Trace(*(tuple(getattr(trace, field.name)[::EVERY]) for field in fields(trace)))
 
 
 def thin(evidence, *places):
-    """With a few phases, and a few points of their traces."""
+    """With a few phases, and a few of their samples."""
     kept = (evidence.phases[place] for place in places)
     return replace(
         evidence,
@@ -54,8 +48,6 @@ def thin(evidence, *places):
                 phase,
                 sender=phase.sender[::3],
                 receiver=phase.receiver[::3],
-                sender_trace=thinned(phase.sender_trace),
-                receiver_trace=thinned(phase.receiver_trace),
             )
             for phase in kept
         ),

@@ -21,9 +21,17 @@ from neuca_tools import __version__
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Step
+from neuca_tools.selftest.evidence import (
+    NOT_ASKED,
+    Evidence,
+    Host,
+    Latency,
+    Link,
+    Sample,
+    Socket,
+    Step,
+)
 from neuca_tools.selftest.evidence.look import Fact
-from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import STYLE, report_page
@@ -281,9 +289,9 @@ def test_a_closed_window_is_a_point_of_the_chart():
     """What is zero is not what is not known: the line goes down to it."""
 
     def points(window):
-        windows = tuple(window if place == 5 else 3000 for place in range(10))
-        trace = Trace(tuple(map(float, range(10))), snd_wnd=windows)
-        evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender_trace=trace),))
+        windows = (window if place == 5 else 3000 for place in range(10))
+        samples = (Sample(float(at), (Socket(snd_wnd=size),)) for at, size in enumerate(windows))
+        evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender=tuple(samples)),))
         window = report_page(evidence, diagnose(evidence)).partition("Window (bytes)")[2]
         return window.partition('class="title"')[0].count(",")
 

@@ -32,7 +32,6 @@ from neuca_tools.selftest.evidence import (
     Socket,
 )
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
-from neuca_tools.selftest.evidence.trace import Trace
 
 EXPECTED = {"expect": 1e9}
 
@@ -859,12 +858,19 @@ def test_a_known_link_is_full_at_98_per_cent(own, wanted):
 # --- What was lost, and where -------------------------------------------------------------------------------------------
 
 
-def lost_at(losses, shortest=0.1, rate=1e8, **values):
+def lost_at(losses, shortest=0.1, rate=1e8, busy=0, **values):
     """A test of ten seconds: {time: (round trip, bytes in flight, segments lost)}; else nothing was lost."""
-    times = tuple(at / 10 for at in range(101))
-    rows = [losses.get(time, (shortest, 1e6, 0.0)) for time in times]
-    trace = Trace(times, **dict(zip(("rtt", "in_flight", "retransmits"), zip(*rows))))
-    values["phase"] = {"sender_trace": trace, **values.get("phase", {})}
+    samples, again = [], 0
+    for time in (at / 10 for at in range(101)):
+        rtt, in_flight, lost = losses.get(time, (shortest, 1e6, 0))
+        again += int(lost)
+        # With segments of one byte.
+        socket = Socket(
+            mss=1, rtt=round((rtt or 0.0) * 1e6), unacked=int(in_flight), total_retrans=again
+        )
+        cpus = (Cpu(user=busy * time, idle=(1 - busy) * time),)
+        samples.append(Sample(time, (socket,), cpus))
+    values["phase"] = {"sender": tuple(samples), **values.get("phase", {})}
     return looked(**{"rate": rate, "shortest_rtt": shortest, **values})
 
 
@@ -887,7 +893,7 @@ OVERFLOWING = [
 @pytest.mark.parametrize(("own", "is_full"), OVERFLOWING)
 def test_a_queue_overflows_where_round_trips_had_grown(own, is_full):
     if own.shortest_rtt is None:
-        own = replace(own, phase=replace(own.phase, sender_trace=lost_at({}).phase.sender_trace))
+        own = replace(own, phase=replace(own.phase, sender=lost_at({}).phase.sender))
     assert overflow.overflows(own) is is_full
 
 
@@ -896,11 +902,10 @@ def test_what_is_lost_within_four_round_trips_is_one_loss():
     assert overflow.observed_losses(lost_at(every)) == [(0.1, 2e6), (0.2, 3e6)]
 
 
-@pytest.mark.parametrize(("samples", "confidence"), [((), "medium"), (FULL_CPU, "low")])
-def test_a_queue_that_overflows_is_less_certain_beside_a_full_cpu(samples, confidence):
+@pytest.mark.parametrize(("busy", "confidence"), [(0, "medium"), (1, "low")])
+def test_a_queue_that_overflows_is_less_certain_beside_a_full_cpu(busy, confidence):
     held = {"in_flight": 8e5, "cwnd": 1e6}
-    lost = {0.5: (0.2, 2e6, 5.0)}  # 80 Mbit/s
-    own = lost_at(lost, held=held, phase={"sender": samples}, evidence=EXPECTED, loss=0.001)
+    own = lost_at({0.5: (0.2, 2e6, 5.0)}, held=held, busy=busy, evidence=EXPECTED, loss=0.001)
     assert overflow.overflowing_queue(own).confidence == confidence
 
 

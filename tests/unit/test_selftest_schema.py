@@ -59,7 +59,7 @@ def test_the_report_without_anything_is_described():
 
 
 def test_the_report_of_a_whole_test_is_described():
-    """With traces of both hosts and one-way loss."""
+    """With samples of both hosts and one-way loss."""
     report = validated(report_of(large()))
     assert len(report["evidence"]["one_way"]) == 2
 

@@ -8,13 +8,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from selftest_pages import EACH, large, tcp_phase, traced
 from selftest_runs import PUBLISHED
 
-from neuca_tools.selftest.evidence import Evidence, Phase, Sample
+from neuca_tools.selftest.evidence import Cpu, Evidence, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run
-from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.panels import (
     Band,
@@ -25,7 +23,7 @@ from neuca_tools.selftest.report.panels import (
 from neuca_tools.selftest.report.timeline import timeline_panels
 
 DATA = Path(__file__).parent / "data" / "iperf"
-RATE, _, WINDOW, AGAIN, WHERE, CPU = range(6)
+RATE, RTT, WINDOW, AGAIN, WHERE, CPU = range(6)
 
 
 def bands(evidence):
@@ -48,20 +46,26 @@ def test_the_lines_of_a_panel_have_different_names_and_colours():
             assert len(set(values)) == len(values) > 1, panel.title
 
 
-def test_a_trace_is_preferred_to_samples_and_drawn_at_its_own_times():
-    panels, _ = timeline_panels(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
-    rate = panels[RATE].lines[0].parts[0]
-    assert len(rate) == 100
-    assert [time for time, _ in rate[:3]] == pytest.approx([0.0, 0.1, 0.2])
-    assert rate[0][1] == 2e8
-    again = panels[AGAIN].lines[0].parts[0]
-    assert again[19][1] == pytest.approx(30)  # 3 in 0.1 s
+def counted(time: float, again: int, rtt: int) -> Sample:
+    busy = Cpu(user=time / 2, idle=time / 2)
+    return Sample(time, (Socket(mss=1448, snd_cwnd=10, total_retrans=again, rtt=rtt),), (busy,))
 
 
-def test_a_trace_with_the_same_time_twice_has_no_rate_of_retransmits_there():
-    phase = traced(tcp_phase("tcp"), 0)
-    trace = replace(phase.sender_trace, time=(0.0, 0.0, 0.5), retransmits=(None, 5.0, 6.0))
-    panels, _ = timeline_panels(Evidence(phases=(replace(phase, sender_trace=trace),)))
+def test_samples_are_preferred_to_intervals():
+    samples = (counted(5.0, 0, 1000), counted(6.0, 3, 2000), counted(8.0, 3, 3000))
+    interval = Interval(0.0, 3.0, rate=1e6, retransmits=7, rtt=0.5, cwnd=9e9)
+    run = Run("iperf3", protocol="tcp", flows=(Flow("forward", (interval,)),))
+    panels, _ = timeline_panels(Evidence(phases=(Phase("tcp", run, sender=samples),)))
+    assert panels[RATE].lines[0].parts[0] == [(0.0, 1e6), (3.0, 1e6)]
+    assert panels[RTT].lines[0].parts[0] == [(0.0, 0.001), (1.0, 0.002), (3.0, 0.003)]
+    assert panels[WINDOW].lines[0].parts[0] == [(at, 14480.0) for at in (0.0, 1.0, 3.0)]
+    assert panels[AGAIN].lines[0].parts[0] == [(1.0, 3.0), (3.0, 0.0)]
+    assert panels[CPU].lines[0].parts[0] == [(1.0, 0.5), (3.0, 0.5)]
+
+
+def test_samples_at_the_same_time_have_no_rate_of_retransmits():
+    samples = (counted(0.0, 0, 1000), counted(0.0, 5, 1000), counted(0.5, 11, 1000))
+    panels, _ = timeline_panels(Evidence(phases=(Phase("tcp", sender=samples),)))
     assert [value for _, value in panels[AGAIN].lines[0].parts[0]] == [12.0]
 
 
@@ -126,9 +130,10 @@ def test_of_udp_nothing_is_shown_of_the_tcp_connection_that_controls_it():
 
 
 def test_a_receivers_window_without_effect_does_not_hide_the_others():
-    panels, _ = timeline_panels(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
+    phase = tcp_phase("tcp", snd_cwnd=400, unacked=300)
+    panels, _ = timeline_panels(Evidence(phases=(phase,)))
     cwnd, window, _ = (one.parts[0] for one in panels[WINDOW].lines)
-    assert (len(cwnd), len(window)) == (100, 0)
+    assert (len(cwnd), len(window)) == (11, 0)
 
 
 def test_a_phase_of_which_nothing_is_known_is_no_band_of_any_width():
@@ -137,9 +142,9 @@ def test_a_phase_of_which_nothing_is_known_is_no_band_of_any_width():
     assert svg_figure(*timeline_panels(Evidence(phases=(empty,)))) == ""
 
 
-def test_a_trace_with_times_far_away_stays_within_the_figure():
-    far = Trace((-1e18, 1e18), *[(1e18, -1e18)] * 8)
-    phase = replace(traced(tcp_phase("tcp"), 0), receiver_trace=far)
+def test_samples_with_times_far_away_stay_within_the_figure():
+    far = tuple(Sample(at, (), (Cpu(user=at, idle=1e18),)) for at in (-1e18, 0.0, 1e18))
+    phase = replace(traced(tcp_phase("tcp"), 0), receiver=far)
     picture = svg_figure(*timeline_panels(Evidence(phases=(phase,))))
     numbers = [float(one) for one in re.findall(r'\b(?:x|y|cx|cy)="([^"]+)"', picture)]
     numbers += [float(one) for one in re.findall(r"[\d.]+", " ".join(POINTS.findall(picture)))]
@@ -158,7 +163,5 @@ def test_bands_have_their_names_where_there_is_room_and_as_a_tooltip():
 
 
 def test_samples_without_processors_have_no_line():
-    phase = replace(
-        tcp_phase("tcp"), sender=(Sample(0.0), Sample(1.0)), receiver=(), sender_trace=NO_TRACE
-    )
+    phase = replace(tcp_phase("tcp"), sender=(Sample(0.0), Sample(1.0)), receiver=())
     assert timeline_panels(Evidence(phases=(phase,)))[0][CPU].lines[0].parts == [[]]

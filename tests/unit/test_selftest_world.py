@@ -7,13 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from selftest_runs import diagnose, flow_of, receiver, tcp, udp_phase
+from selftest_runs import diagnose, flow_of, observed, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
-from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.readers.documents import evidence_of
 
 ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
@@ -40,13 +39,11 @@ def beside_others(one: Evidence) -> Evidence:
 
 
 def traced(one: Evidence, *round_trips: float) -> Evidence:
-    """With the round trips of a trace, in milliseconds, ten times a second."""
-    (phase,) = one.phases
-    begin = phase.sender[0].time
+    """With round trips in milliseconds, after slow start, ten times a second."""
+    begin = one.phases[0].sender[0].time
     values = tuple(value / 1e3 for value in round_trips) * 10
     times = tuple(begin + 3 + at / 10 for at in range(len(values)))
-    trace = Trace(time=(begin, *times), rtt=(values[0], *values))
-    return replace(one, phases=(replace(phase, sender_trace=trace),))
+    return observed(one, (begin, *times), rtt=(values[0], *values))
 
 
 def told(evidence: Evidence) -> list[str]:
@@ -153,13 +150,12 @@ def bbr_after_loss(share: float, *round_trips: float) -> Evidence:
     later = [0.112] * 20
     rtt = [value / 1e3 for value in round_trips] + later
     lost = [50.0] * len(round_trips) + [0.0] * len(later)
-    trace = Trace(
-        time=tuple(begin + at / 20 for at in range(len(rtt))),
-        rtt=tuple(rtt),
-        in_flight=(900_000.0,) * len(rtt),
-        retransmits=tuple(lost),
+    one = replace(one, phases=(replace(phase, sender=samples),))
+    times = [begin + at / 20 for at in range(len(rtt))] + [begin + at for at in range(2, 11)]
+    more = len(times) - len(rtt)
+    return observed(
+        one, times, rtt + [0.112] * more, (900_000.0,) * len(times), lost + [0.0] * more
     )
-    return replace(one, phases=(replace(phase, sender=samples, sender_trace=trace),))
 
 
 def _with_lost(sample, extra):
@@ -293,8 +289,7 @@ def test_a_full_queue_beside_it_does_not_hide_loss_at_random():
         *[30] * 10,
     )
     (phase,) = many.phases
-    lost = tuple(5.0 for _ in phase.sender_trace.time)
-    full = replace(phase, sender_trace=replace(phase.sender_trace, retransmits=lost))
+    full = losing(many, *[5.0] * len(phase.sender)).phases[0]
     ladder = (udp_phase(1e6, 1e6, 0.99e6), udp_phase(10e6, 10e6, 9.9e6))
     found = diagnose(replace(there, phases=(*there.phases, full, *ladder))).findings[0]
     assert (found.id, found.confidence) == ("D19", "high")
@@ -318,13 +313,11 @@ def lossy(*round_trips: float, in_flight: float = 60, **changes) -> Evidence:
     """A long path that is hardly filled between losses; a round trip in ms for each of these, and KiB in flight."""
     socket = {"rtt": 155_000, "min_rtt": 150_000, "retrans": 0.02, **changes}
     one = flow([2.6, 2.7] * 5, **socket)
-    (phase,) = one.phases
     each = [(rtt / 1e3, in_flight * 1024, 3) for rtt in round_trips]
     rows = [row for high in each for row in (high, *[(0.151, 50 * 1024, 0)] * 9)]
     rtt, in_flight, retransmits = zip(*rows)
     times = tuple(at / 10 for at in range(len(rows)))
-    trace = Trace(time=times, rtt=rtt, in_flight=in_flight, retransmits=retransmits)
-    return replace(one, phases=(replace(phase, sender_trace=trace),))
+    return observed(one, times, rtt, in_flight, retransmits)
 
 
 def test_packets_that_waited_before_they_were_lost_overflowed_a_queue():
@@ -395,8 +388,7 @@ def test_two_packets_of_a_slow_link_are_no_queue():
     queued = flow([5.5, 5.6] * 5, rtt=16_500, min_rtt=10_000, retrans=0.05)
     assert told(queued)[0] == "D18"
     slow = traced(flow([0.85, 0.86] * 5, rtt=41_000, min_rtt=26_000, retrans=0.04), *[41] * 10)
-    lost = {"retransmits": (1.0,) * len(slow.phases[0].sender_trace.time)}
-    assert told(with_trace(slow, **lost))[0] == "D17"
+    assert told(losing(slow, *[1] * len(slow.phases[0].sender)))[0] == "D17"
 
 
 @pytest.mark.parametrize(("rtt", "named"), [(170_000, "D18"), (162_000, "D17")])
@@ -467,19 +459,16 @@ def test_packets_that_overtake_others_cost_both_directions():
 
 
 def sent(one: Evidence, *rates: float) -> Evidence:
-    """With what was acknowledged in each 0.1 s after slow start, in Mbit/s."""
-    (phase,) = one.phases
-    times = tuple(at / 10 for at in range(len(rates) + 21))
-    trace = Trace(time=times, sent=(*[30e6] * 21, *[rate * 1e6 for rate in rates]))
-    return replace(one, phases=(replace(phase, sender_trace=trace),))
+    """With what was acknowledged in each second after the first two, in Mbit/s."""
+    return observed(one, range(len(rates) + 3), sent=(*[30e6] * 3, *[rate * 1e6 for rate in rates]))
 
 
-def test_a_path_that_had_the_rate_for_half_a_second_does_not_hold_a_busy_host_back():
+def test_a_path_that_had_the_rate_for_a_second_does_not_hold_a_busy_host_back():
     lossy = flow([30, 70] * 5, rtt=10_300, min_rtt=10_000, retrans=0.01)
     moments = (60, 101, 100, 102, 101, 100, 103, 60)
     assert told(sent(beside_others(lossy), *moments)) == []
     assert told(sent(lossy, *moments)) == told(lossy) == ["D17"]
-    assert told(sent(beside_others(lossy), 60, 101, 60, 102, 60, 100, 103, 60)) == ["D17"]
+    assert told(sent(beside_others(lossy), 60, 99, 60, 99, 60, 98, 99, 60)) == ["D17"]
 
 
 def test_a_sender_that_waits_for_a_cpu_has_hardly_anything_in_flight():
@@ -505,20 +494,14 @@ def test_a_path_that_had_the_rate_in_slow_start_is_not_slower_for_one_stream_or_
     many = flow([95, 96] * 5, name="tcp-parallel", streams=8, rtt=160_000, min_rtt=150_000)
     both = (*other.phases, *many.phases)
     assert told(replace(slow, phases=(*slow.phases, *both))) == ["D27", "D26"]
-    (phase,) = slow.phases
-    times = tuple(at / 10 for at in range(60))
-    trace = Trace(time=times, sent=(*[10e6] * 8, *[101e6] * 8, *[59e6] * 44))
-    grown = replace(phase, sender_trace=trace)
-    assert told(replace(slow, phases=(grown, *both))) == []
+    grown = observed(slow, range(11), sent=(0, 101e6, *[59e6] * 9))
+    assert told(replace(slow, phases=(*grown.phases, *both))) == []
 
 
 def test_what_a_full_queue_drops_at_the_expected_rate_is_no_fault():
     lossy = traced(flow([60, 80] * 5, rtt=70_000, min_rtt=50_000, retrans=0.004), 52, 80, 79, 81)
-    (phase,) = lossy.phases
-    count = len(phase.sender_trace.time)
-    columns = {"retransmits": (0, 0, 9, *[0] * (count - 3)), "in_flight": (1.1e6,) * count}
-    assert told(with_trace(lossy, **columns, sent=(60e6,) * count)) == ["D05"]
-    assert told(with_trace(lossy, **columns, sent=(101e6,) * count)) == []
+    assert told(losing(lossy, 0, 0, 9)) == ["D05"]
+    assert told(losing(lossy, 0, 0, 9, sent=101e6)) == []
 
 
 @pytest.mark.parametrize(
@@ -528,31 +511,23 @@ def test_what_a_full_queue_drops_is_a_failure_only_below_the_expected_rate(rates
     lossy = traced(
         flow([rates, rates + 1] * 5, rtt=rtt * 1000, min_rtt=50_000, retrans=0.14), 52, rtt, rtt
     )
-    (phase,) = lossy.phases
-    count = len(phase.sender_trace.time)
-    columns = {"retransmits": (0, 0, 9, *[0] * (count - 3)), "in_flight": (1.1e6,) * count}
-    diagnosis = diagnose(with_trace(lossy, **columns))
+    diagnosis = diagnose(losing(lossy, 0, 0, 9))
     assert bool(diagnosis.failures or diagnosis.limit) is named
 
 
 def test_a_busy_host_makes_no_failure_of_what_a_full_path_drops():
     full = beside_others(flow([95, 95.5] * 5, rtt=30_000, min_rtt=11_000, retrans=0.2))
-    losing = {
-        "time": (0.0, 2.5),
-        "retransmits": (0, 9),
-        "in_flight": (1e6,) * 2,
-        "rtt": (0.02,) * 2,
-    }
-    diagnosis = diagnose(with_trace(full, **losing))
+    diagnosis = diagnose(losing(full, 0, 0, 0, 9))
     assert [one.id for one in diagnosis.findings if one.id == "D18"] == ["D18"]
     assert diagnosis.failures == ()
 
 
-def with_trace(one: Evidence, **columns) -> Evidence:
-    (phase,) = one.phases
-    return replace(
-        one, phases=(replace(phase, sender_trace=replace(phase.sender_trace, **columns)),)
-    )
+def losing(one: Evidence, *segments: float, sent=None) -> Evidence:
+    """With what was sent again since the sample before, 1.1 MB in flight, and bit/s acknowledged."""
+    times = [sample.time for sample in one.phases[0].sender]
+    again = (*segments, *[0] * (len(times) - len(segments)))
+    rates = [sent] * len(times) if sent else None
+    return observed(one, times, None, [1.1e6] * len(times), again, rates)
 
 
 def test_directions_that_differ_in_a_few_intervals_alone_are_the_same():

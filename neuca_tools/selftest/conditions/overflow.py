@@ -12,6 +12,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, figures, thresholds
 from neuca_tools.selftest.conditions.base import ORDERED, Hit, Severity, single_fact
 from neuca_tools.selftest.conditions.window import full_window
+from neuca_tools.selftest.evidence.derive import growths_of, round_trips_of, totals_of
 from neuca_tools.selftest.evidence.look import Look
 
 # By how much a round trip grows, beyond what a busy host adds, where a sender fills a queue: a part
@@ -70,20 +71,18 @@ def overflows(look: Look) -> bool:
 
 
 def observed_losses(look: Look) -> list[Loss]:
-    """Each time at which something was lost."""
-    shortest, trace = look.shortest_rtt or 0.0, look.phase.sender_trace
+    """Each sample before which something was lost."""
+    samples, phase = look.phase.sender, look.phase
+    counts = growths_of(samples, phase, "total_retrans") if look.shortest_rtt else ()
+    rtt_by_time = dict(round_trips_of(samples, phase))
+    in_flight_by_time = dict(totals_of(samples, phase, "in_flight"))
     losses: list[Loss] = []
     ended = 0.0
-    for began, count in trace.points("retransmits") if shortest else []:
-        if not count or began < ended:
-            continue
-        rtt, in_flight = (
-            max((value for time, value in points if abs(time - began) <= shortest), default=0.0)
-            for points in (trace.points("rtt"), trace.points("in_flight"))
-        )
-        if rtt:
+    for began, _, count in counts:
+        rtt = rtt_by_time.get(began)
+        if count and rtt and began >= ended:
             ended = began + RECOVERY_ROUND_TRIPS * rtt
-            losses.append(Loss(rtt, in_flight))
+            losses.append(Loss(rtt, in_flight_by_time.get(began, 0.0)))
     return losses
 
 

@@ -2,11 +2,12 @@
 
 # SPDX-License-Identifier: MIT
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import mean
 from typing import Optional
 
 from neuca_tools.selftest.conditions.figures import is_as_requested
+from neuca_tools.selftest.evidence.derive import rates_of
 from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
 from neuca_tools.selftest.evidence.run import BBR
 
@@ -20,8 +21,6 @@ THROUGHPUT, DATAGRAMS = 0.90, 0.80
 # two-way TCP leaves a good part of the path unused (Zhang, Shenker and Clark, SIGCOMM 1991; 0.72 in
 # a healthy case of tests/machine/faults).
 BOTH_WAYS = 0.70
-# Acknowledgements within less than this arrive in bursts.
-AVERAGED_SECONDS = 0.5
 UNLIMITED_RATE = 50e9  # bit/s of UDP: who asks for so much wants to see what is possible
 # Of the rate that was asked for: iperf3 did not keep to it.
 EXCEEDED_RATIO = 1.5
@@ -66,18 +65,7 @@ def carries_expected(look: Look) -> bool:
     expect = look.evidence.expect
     if not expect:
         return False
-    return any(rate >= expect for rate in _means_over_time(look.phase.sender_trace.points("sent")))
-
-
-def _means_over_time(points: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """Means over AVERAGED_SECONDS; a value is of the time since the point before it."""
-    for first, (began, _) in enumerate(points):
-        amount, before = 0.0, began
-        for time, value in points[first + 1 :]:
-            amount, before = amount + value * (time - before), time
-            if before - began >= AVERAGED_SECONDS:
-                yield amount / (before - began)
-                break
+    return any(rate >= expect for _, rate in rates_of(look.phase.sender, look.phase))
 
 
 def _expected_rate(look: Look) -> tuple[float, Optional[float]]:

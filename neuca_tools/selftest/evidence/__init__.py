@@ -24,7 +24,6 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
 from neuca_tools.selftest.evidence.run import Direction, Flow, Run
-from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
@@ -107,7 +106,7 @@ class Phase:
     In direction "forward" the host that is `local` sends. `target` is the requested rate in bit/s,
     where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
     "underlay" if both were measured. With `search` the phase is one of several attempts to find
-    what the path can carry, so that a low rate is not a failure. The traces are for charts only.
+    what the path can carry, so that a low rate is not a failure.
     """
 
     name: str
@@ -119,8 +118,6 @@ class Phase:
     raw: Optional[str] = None
     path: Optional[str] = None
     search: bool = False
-    sender_trace: Trace = NO_TRACE
-    receiver_trace: Trace = NO_TRACE
 
     @cached_property
     def flow(self) -> Optional[Flow]:

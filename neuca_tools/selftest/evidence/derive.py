@@ -19,17 +19,15 @@ from neuca_tools.selftest.evidence.run import (
     is_flat,
     known_rates,
     known_windows,
-    slow_start,
     steady_intervals,
     usual_intervals,
 )
-from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
 DEFAULT_PORTS = (5001, 5201, 45678)  # of iperf 2, iperf3 and the self-test
 BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
-ENOUGH_POINTS, FEW_SAMPLES = 10, 3  # points of a trace for a quantile, samples for a least value
+FEW_SAMPLES = 3  # for a quantile
 
 
 def is_server(run: Run) -> bool:
@@ -75,7 +73,7 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
         windows=_windows_of(run, steady, samples, late),
         rtt=_median_rtt(late, steady, evidence),
         shortest_rtt=_min_rtt(sockets, flow, evidence),
-        low_rtt=_low_rtt(phase.sender_trace, rough, late),
+        low_rtt=_low_rtt(late),
     )
 
 
@@ -93,25 +91,48 @@ def _median_rtt(
     return by_kernel or _median_of_known(each.rtt for each in intervals) or evidence.rtt
 
 
-def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[float]:
-    """Seconds: the first decile; of too few points, the least of at least FEW samples."""
-    points = trace.points("rtt")
-    begin = points[0][0] + slow_start(rtt) if points else 0.0
-    values = sorted(value for time, value in points if time >= begin)
-    lowest = values[len(values) // 10] if len(values) >= ENOUGH_POINTS else None
-    of_samples = _values_in_seconds(late, "rtt")
-    return lowest or (min(of_samples) if len(of_samples) >= FEW_SAMPLES else None)
+def _low_rtt(late: Sockets) -> Optional[float]:
+    """Seconds: the first decile, or the least of fewer than ten values."""
+    values = sorted(_values_in_seconds(late, "rtt"))
+    return values[len(values) // 10] if len(values) >= FEW_SAMPLES else None
+
+
+def growths_of(
+    samples: Sequence[Sample], phase: Phase, name: str
+) -> Iterator[tuple[float, float, float]]:
+    """By how much a counter of all streams grew between two samples, where it is known.
+
+    Before it are the time of the later one and the seconds since the earlier one. A stream that was
+    opened in between has grown by all that it counted.
+    """
+    for earlier, later in zip(samples, samples[1:]):
+        before, after = data_sockets(earlier, phase), data_sockets(later, phase)
+        first = sum_over_sockets(before, name) if before else 0.0
+        last = sum_over_sockets(after, name)
+        if first is not None and last is not None and later.time > earlier.time:
+            yield later.time, later.time - earlier.time, max(0.0, last - first)
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
     """The time of each sample but the first, and the bit/s acknowledged since the one before."""
-    for before, after in zip(samples, samples[1:]):
-        acked = growth_over_samples(
-            [data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked"
-        )
-        seconds = after.time - before.time
-        if acked is not None and seconds > 0:
-            yield after.time, acked * 8 / seconds
+    for time, seconds, acked in growths_of(samples, phase, "bytes_acked"):
+        yield time, acked * 8 / seconds
+
+
+def totals_of(samples: Sequence[Sample], phase: Phase, name: str) -> Iterator[tuple[float, float]]:
+    """The time of each sample, and the sum of a value of all streams, where it is known."""
+    for sample in samples:
+        total = sum_over_sockets(data_sockets(sample, phase), name)
+        if total is not None:
+            yield sample.time, total
+
+
+def round_trips_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
+    """The time of each sample, and the mean round-trip time of all streams in seconds."""
+    for sample in samples:
+        known = _values_in_seconds([data_sockets(sample, phase)], "rtt")
+        if known:
+            yield sample.time, mean(known)
 
 
 def sum_over_sockets(sockets: Sequence[Socket], name: str) -> Optional[float]:

@@ -66,8 +66,7 @@ class Look:
     the intervals in bit/s, and in `acked` the rates at which the kernel saw TCP data acknowledged.
     `loss` is a share: of TCP the bytes that were sent twice, of UDP the datagrams that never
     arrived. Round-trip times are in seconds: `rtt` is their median during the phase, `shortest_rtt`
-    the minimum with or without load, `low_rtt` the first decile under load, from the trace, or the
-    minimum of the samples.
+    the minimum with or without load, `low_rtt` the first decile under load.
     """
 
     evidence: Evidence

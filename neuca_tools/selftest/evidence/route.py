@@ -69,13 +69,16 @@ def route_changes(before: Route, after: Route) -> Iterator[tuple[str, str, str]]
     A router is another one if both tests saw one at that distance, and none is the same: with
     several ways, a test may miss one of them.
     """
-    old = {hop.number: hop.addresses for hop in before.hops}
+    known_by_number = {hop.number: hop.addresses for hop in before.hops}
     for hop in after.hops:
-        known = old.get(hop.number, ())
+        known = known_by_number.get(hop.number, ())
         if known and hop.addresses and not set(known) & set(hop.addresses):
             yield f"hop {hop.number}", " ".join(known), " ".join(hop.addresses)
-    if not before.reached or not after.reached:
-        return
+    if before.reached and after.reached:
+        yield from _changes_of_whole(before, after)
+
+
+def _changes_of_whole(before: Route, after: Route) -> Iterator[tuple[str, str, str]]:
     if len(before.hops) != len(after.hops):
         yield "number of hops", str(len(before.hops)), str(len(after.hops))
     if before.mtu and after.mtu and before.mtu != after.mtu:

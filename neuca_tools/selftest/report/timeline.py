@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: MIT
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample
-from neuca_tools.selftest.evidence.derive import growth_over_samples
+from neuca_tools.selftest.evidence.derive import (
+    growth_over_samples,
+    growths_of,
+    round_trips_of,
+    totals_of,
+)
+from neuca_tools.selftest.evidence.load import busy_share
 from neuca_tools.selftest.evidence.look import data_sockets
 from neuca_tools.selftest.evidence.run import Interval
-from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.report.panels import Band, Line, Panel, Points
 from neuca_tools.selftest.report.text import name_with_arrow
 
@@ -36,15 +39,15 @@ class PhaseSpan(NamedTuple):
 
 
 Extract = Callable[[PhaseSpan], Points]
+Samples = tuple[Sample, ...]
 
 
 def timeline_panels(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     """The panels and the tests behind them."""
     spans = list(_phase_spans(evidence.phases))
-    round_trips = _by_way(spans, partial(_sender_points, "rtt"))
     panels = [
         Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate_points)),
-        Panel("Round-trip time of the connections (s)", amounts.time, round_trips),
+        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(spans, _rtt_points)),
         Panel("Window (bytes)", amounts.size, _window_lines(spans), binary=True),
         Panel("Retransmits (segments per second)", _count_text, _by_way(spans, _retransmit_points)),
         Panel("Where the sender's time went", "{:.0%}".format, _time_lines(spans), top=1.0),
@@ -78,27 +81,23 @@ def _phase_spans(phases: Sequence[Phase]) -> Iterator[PhaseSpan]:
         yield before
 
 
-def _local_and_remote(phase: Phase) -> list[tuple[tuple[Sample, ...], Trace]]:
-    """The samples and the trace of this host, and those of the peer."""
-    ends = [(phase.sender, phase.sender_trace), (phase.receiver, phase.receiver_trace)]
+def _local_and_remote(phase: Phase) -> tuple[Samples, Samples]:
+    """The samples of this host, and those of the peer, each by its own clock."""
+    ends = (phase.sender, phase.receiver)
     return ends if phase.direction == "forward" else ends[::-1]
 
 
 def _start_time(phase: Phase) -> Optional[float]:
-    """When the local host began to look, by its clock."""
-    return min((times[0] for times in _local_times(phase) if times), default=None)
+    """When the local host took its first sample, by its clock."""
+    local, _ = _local_and_remote(phase)
+    return local[0].time if local else None
 
 
 def _duration(phase: Phase) -> float:
     """How long the phase took, as far as that is known."""
-    lengths = [times[-1] - times[0] for times in _local_times(phase) if times]
-    return max([0.0, *lengths, *[interval.end for interval in _steady_intervals(phase)]])
-
-
-def _local_times(phase: Phase) -> tuple[Sequence[float], Sequence[float]]:
-    """The times of the trace and of the samples of the local host."""
-    samples, trace = _local_and_remote(phase)[0]
-    return trace.time, [sample.time for sample in samples]
+    local, _ = _local_and_remote(phase)
+    length = local[-1].time - local[0].time if local else 0.0
+    return max([length, *[interval.end for interval in _steady_intervals(phase)]])
 
 
 def _steady_intervals(phase: Phase) -> list[Interval]:
@@ -137,12 +136,9 @@ def _by_way(spans: Sequence[PhaseSpan], extract: Extract) -> list[Line]:
     ]
 
 
-def _traced_points(span: PhaseSpan, trace: Trace, name: str) -> Points:
-    """A column of a trace, on the axis of the page."""
-    began = _start_time(span.phase)
-    if began is None:
-        began = trace.time[0] if trace.time else 0.0
-    return [(span.start + time - began, value) for time, value in trace.points(name)]
+def _on_axis(span: PhaseSpan, samples: Samples, points: Iterable[tuple[float, float]]) -> Points:
+    """Points of these samples, on the axis of the page: the first sample is at the start."""
+    return [(span.start + time - samples[0].time, value) for time, value in points]
 
 
 def _interval_points(span: PhaseSpan, value: Callable[[Interval], Optional[float]]) -> Points:
@@ -161,26 +157,35 @@ def _is_udp(phase: Phase) -> bool:
 
 
 def _rate_points(span: PhaseSpan) -> Points:
-    phase = span.phase
-    traced = _traced_points(span, phase.receiver_trace, "received")
-    traced = traced or _traced_points(span, phase.sender_trace, "sent")
-    if traced and not _is_udp(phase):
-        return traced
     return _interval_points(span, lambda interval: interval.rate)
 
 
-def _sender_points(name: str, span: PhaseSpan) -> Points:
-    """A column of the sender's trace, or else what iperf reported."""
-    if _is_udp(span.phase):
-        return []
-    return _traced_points(span, span.phase.sender_trace, name) or _interval_points(
-        span, lambda interval: getattr(interval, name, None)
-    )
+def _sender_points(
+    span: PhaseSpan,
+    points: Iterable[tuple[float, float]],
+    reported: Callable[[Interval], Optional[float]],
+) -> Points:
+    """From the samples of the sender, or else what iperf reported."""
+    if not _is_udp(span.phase):
+        sampled = _on_axis(span, span.phase.sender, points)
+        if sampled:
+            return sampled
+    return _interval_points(span, reported)
+
+
+def _rtt_points(span: PhaseSpan) -> Points:
+    points = round_trips_of(span.phase.sender, span.phase)
+    return _sender_points(span, points, lambda interval: interval.rtt)
+
+
+def _window_points(name: str, span: PhaseSpan) -> Points:
+    points = totals_of(span.phase.sender, span.phase, name)
+    return _sender_points(span, points, lambda interval: getattr(interval, name, None))
 
 
 def _window_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     """The receiver's window is cut off where it is far above the others: it has no effect there."""
-    parts = {name: [_sender_points(name, span) for span in spans] for name in WINDOWS}
+    parts = {name: [_window_points(name, span) for span in spans] for name in WINDOWS}
     others = [value for name in ("cwnd", "in_flight") for part in parts[name] for _, value in part]
     most = HEADROOM * max(others, default=math.inf)
     parts["snd_wnd"] = [
@@ -191,15 +196,9 @@ def _window_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
 
 def _retransmit_points(span: PhaseSpan) -> Points:
     """(seconds, segments per second)."""
-    trace = span.phase.sender_trace
-    steps = [after - before for before, after in zip(trace.time, trace.time[1:])]
-    if not _is_udp(span.phase) and any(value is not None for value in trace.retransmits):
-        rates = [
-            value / step if value is not None and step > 0 else None
-            for value, step in zip(trace.retransmits[1:], steps)
-        ]
-        return _traced_points(span, replace(trace, retransmits=(None, *rates)), "retransmits")
-    return _interval_points(span, _retransmit_rate)
+    growths = growths_of(span.phase.sender, span.phase, "total_retrans")
+    rates = ((time, count / seconds) for time, seconds, count in growths)
+    return _sender_points(span, rates, _retransmit_rate)
 
 
 def _retransmit_rate(interval: Interval) -> Optional[float]:
@@ -209,12 +208,21 @@ def _retransmit_rate(interval: Interval) -> Optional[float]:
 
 
 def _cpu_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
-    lines = []
-    for number, end in enumerate(ENDS):
-        traces = [_local_and_remote(span.phase)[number][1] for span in spans]
-        parts = [_traced_points(span, trace, "cpu") for span, trace in zip(spans, traces)]
-        lines.append(Line(end, number, parts))
-    return lines
+    ends = zip(*[_local_and_remote(span.phase) for span in spans])
+    return [
+        Line(ENDS[number], number, list(map(_cpu_points, spans, samples)))
+        for number, samples in enumerate(ends)
+    ]
+
+
+def _cpu_points(span: PhaseSpan, samples: Samples) -> Points:
+    """The use of the busiest CPU since the sample before."""
+    uses = [
+        (later.time, max(map(busy_share, earlier.cpus, later.cpus), default=0.0))
+        for earlier, later in zip(samples, samples[1:])
+        if later.cpus
+    ]
+    return _on_axis(span, samples, uses)
 
 
 def _time_lines(spans: Sequence[PhaseSpan]) -> list[Line]:

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Phase
+from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Sample
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
-from neuca_tools.selftest.measure.wait import number_in
 
 LONGEST_TEXT = 2048  # characters
 LARGEST_NUMBER = 2.0**64  # counters are unsigned numbers of 64 bits
@@ -56,22 +55,10 @@ def host_of(answer: Message, what: str) -> Host:
     )
 
 
-def observations_of(answer: Message) -> Phase:
-    """The samples and the trace of a test as those of a sender. Raises ChannelError."""
-    phase = {
-        "name": "",
-        "sender": answer.get("samples", []),
-        "sender_trace": answer.get("trace", {}),
-    }
-    return _checked_evidence({"phases": [phase]}, "finish").phases[0]
-
-
-def clock_of(answer: Message) -> float:
-    """The monotonic time of the peer, in seconds. Raises ChannelError."""
-    seconds = number_in(answer, "clock")
-    if not 0 <= seconds < LARGEST_NUMBER:
-        raise ChannelError("the peer's response to begin: it has no time")
-    return seconds
+def observations_of(answer: Message) -> tuple[Sample, ...]:
+    """The samples of a test. Raises ChannelError."""
+    phase = {"name": "", "sender": answer.get("samples", [])}
+    return _checked_evidence({"phases": [phase]}, "finish").phases[0].sender
 
 
 def _checked_evidence(data: Mapping[str, object], what: str) -> Evidence:

@@ -5,7 +5,6 @@
 import errno
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -13,8 +12,7 @@ from typing import Optional
 
 from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.evidence import Host
-from neuca_tools.selftest.evidence.trace import shifted_trace, trace_within
+from neuca_tools.selftest.evidence import Host, Sample
 from neuca_tools.selftest.measure.helper import answers
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
@@ -25,7 +23,6 @@ from neuca_tools.selftest.measure.helper.channel import (
     small_segments,
 )
 from neuca_tools.selftest.measure.helper.handshake import client_handshake
-from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
 
 ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0  # to wait for an answer, and for a connection
@@ -62,9 +59,7 @@ class Helper:
     def __init__(self, channel: Channel, client: Address, disconnect: Callable[[], None]) -> None:
         self._channel, self._client, self._disconnect = channel, client, disconnect
         self.host, self.token, self.failure = Host(), b"", ""
-        # Of the current test: its seconds, when it began by the monotonic clock of this host, and
-        # by how much that of the peer is ahead.
-        self._seconds = self._began = self._ahead = 0.0
+        self._seconds = 0.0  # of the current test
 
     def say_hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
@@ -73,25 +68,22 @@ class Helper:
 
     def begin(self, test: Test) -> Optional[str]:
         """Start a server and sampling for one run. Returns the reason if that failed."""
-        self._seconds, self._began = test.seconds, time.monotonic()
+        self._seconds = test.seconds
         message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
-            # Inaccurate by the time that the answer took, which is less than a round trip.
-            self._ahead = answers.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
+            self._ask(message, ANSWER_SECONDS)
         except ChannelError as error:
             return str(error)
         return None
 
-    def finish(self) -> EndObservations:
-        """End the server and return what the peer saw; nothing if it does not respond."""
+    def finish(self) -> tuple[Sample, ...]:
+        """End the server and return the peer's samples; none if it does not respond."""
         try:
             max_bytes = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
             answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(max_bytes, LONGEST_MESSAGE))
-            phase = answers.observations_of(answer)
+            return answers.observations_of(answer)
         except ChannelError:
-            return EndObservations()
-        trace = shifted_trace(phase.sender_trace, self._ahead)
-        return EndObservations(phase.sender, trace_within(trace, self._began, time.monotonic()))
+            return ()
 
     def facts(self) -> Host:
         """The peer as it is, or last was if it does not respond."""

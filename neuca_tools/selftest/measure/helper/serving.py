@@ -16,7 +16,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
-from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
+from neuca_tools.selftest.measure.host.series import SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
 from neuca_tools.selftest.measure.program import Program, ProgramResult, confine_process
@@ -175,7 +175,7 @@ class ServerSession:
         port = 0 if message.get("udp") else self._port
         self._series = SampleSeries(self._address.version, seconds, port)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
-        return {"clock": time.monotonic()}
+        return {"ready": self._port}
 
     def _is_listening(self, program: Program) -> bool:
         """Wait until the program listens; False if it ended, or does not in time."""
@@ -188,9 +188,9 @@ class ServerSession:
         return False
 
     def _finish_test(self, _: Message) -> Message:
-        samples, trace = self._series.end() if self._series else EndObservations()
+        samples = self._series.end() if self._series else ()
         self._stop_test()
-        return {"samples": encode(samples), "trace": encode(trace)}
+        return {"samples": encode(samples)}
 
     def _stop_test(self) -> None:
         """End what is left of a test: with SIGTERM, then with SIGKILL."""

@@ -4,15 +4,15 @@ The index of each value is that in struct tcp_info of linux/tcp.h. Older kernels
 structure, without the values at its end.
 
 ss(8) is not used: for 128 connections it takes twice the CPU time of this, without the time to
-parse its text, and a test reads them up to ten times a second.
+parse its text. pyroute2 is not: the DiagSocket of 0.7 asks for all sockets of the host, not for
+those with a port, and that of 0.9 too leaves SK_MEMINFO_* undecoded.
 """
 
 # SPDX-License-Identifier: MIT
 
 import struct
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from neuca_tools.backends import wire
@@ -28,7 +28,6 @@ LISTEN = 10  # include/net/tcp_states.h
 # ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT and LAST_ACK: a connection that is being closed may
 # still have data in flight.
 SENDING = (1, 4, 5, 8, 9)
-IDENTITY = slice(4, 52)  # of struct inet_diag_msg, where its struct inet_diag_sockid is
 MESSAGE, RECEIVE_QUEUE = 72, 56  # bytes of struct inet_diag_msg, and the offset of its idiag_rqueue
 # Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
 BACKOFF, FLAGS = 4, 7
@@ -54,45 +53,16 @@ LONG_WORDS = {
 # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
 BUFFERS = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
 MAX_SOCKETS = 1024  # the most sockets of one sample; iperf3 has at most 128 streams
-# Up to so many sockets are asked for one by one, which takes less time than to search for them,
-# from these seconds after the last one was opened: iperf3 opens all of its streams before it sends.
-MAX_ASKED_SINGLY, SETTLED_SECONDS = 12, 1.0
 
 
-class SocketReader:
-    """Reads the TCP connections of this network namespace with these ports, 0 for any.
+def read_sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[Socket, ...]:
+    """The TCP connections of this network namespace with these ports, 0 for any.
 
-    To find them, the kernel walks its whole table, which a fast test keeps out of the CPU caches.
-    Hence a few sockets that are known already are asked for by their identities instead.
+    At most MAX_SOCKETS. Raises OSError.
     """
-
-    def __init__(self, version: int, local_port: int = 0, remote_port: int = 0) -> None:
-        self._version, self._ports = version, (local_port, remote_port)
-        self._identities: tuple[bytes, ...] = ()
-        self._changed = 0.0
-
-    def read(self, search: bool = True) -> tuple[Socket, ...]:
-        """At most MAX_SOCKETS; new ones too if `search`. Raises OSError."""
-        is_settled = time.monotonic() > self._changed + SETTLED_SECONDS
-        if search or not is_settled or not 0 < len(self._identities) <= MAX_ASKED_SINGLY:
-            return tuple(map(_parse_socket, self._find_all()))
-        return tuple(map(_parse_socket, self._look_up_known()))
-
-    def _find_all(self) -> list[bytes]:
-        states = sum(1 << state for state in SENDING)
-        bodies = list(_query_kernel(self._version, EXTENSIONS, states, *self._ports))[:MAX_SOCKETS]
-        identities = tuple(body[IDENTITY] for body in bodies)
-        if identities != self._identities:
-            self._identities, self._changed = identities, time.monotonic()
-        return bodies
-
-    def _look_up_known(self) -> Iterator[bytes]:
-        request = struct.pack("=BBBBI", FAMILIES[self._version], TCP, EXTENSIONS, 0, 0)
-        with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
-            for identity in self._identities:
-                # It may have been closed.
-                with suppress(OSError):
-                    yield from netlink.ask(BY_FAMILY, 0, request + identity)
+    states = sum(1 << state for state in SENDING)
+    bodies = _query_kernel(version, EXTENSIONS, states, local_port, remote_port)
+    return tuple(_parse_socket(body) for body in islice(bodies, MAX_SOCKETS))
 
 
 def is_listening(version: int, port: int) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.selftest.evidence import Phase
+from neuca_tools.selftest.evidence import Phase, Sample
 from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.measure.helper.peer import Helper
-from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
+from neuca_tools.selftest.measure.host.series import SampleSeries
 from neuca_tools.selftest.measure.iperf.command import Test, client_command, run_of
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.measure.program import Program, ProgramResult, confine_process
@@ -22,6 +22,7 @@ from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
 GRACE_SECONDS = 10.0
+Samples = tuple[Sample, ...]  # of one end
 
 
 def run_test(
@@ -35,7 +36,8 @@ def run_test(
 
     `grace`: seconds beyond the test.
     """
-    local = peer = EndObservations()
+    local: Samples = ()
+    peer: Samples = ()
     refusal = helper.begin(test) if helper else None
     if refusal is not None:
         run = Run("iperf3", protocol=test.protocol, error=refusal)
@@ -51,11 +53,9 @@ def run_test(
     return [replace(first, raw=result.out.decode("utf-8", "replace")), *others]
 
 
-def _phases_of(
-    name: str, test: Test, run: Run, local: EndObservations, peer: EndObservations
-) -> list[Phase]:
+def _phases_of(name: str, test: Test, run: Run, local: Samples, peer: Samples) -> list[Phase]:
     """A phase for each direction, with what its sender and its receiver saw."""
-    ends: Mapping[Direction, tuple[EndObservations, EndObservations]] = {
+    ends: Mapping[Direction, tuple[Samples, Samples]] = {
         "forward": (local, peer),
         "reverse": (peer, local),
     }
@@ -65,10 +65,8 @@ def _phases_of(
             run,
             direction,
             test.rate,
-            sender=sender.samples,
-            receiver=receiver.samples,
-            sender_trace=sender.trace,
-            receiver_trace=receiver.trace,
+            sender=sender,
+            receiver=receiver,
         )
         for direction, (sender, receiver) in ends.items()
         if test.direction in (direction, "both")
@@ -77,7 +75,7 @@ def _phases_of(
 
 def _watch_client(
     test: Test, probe: Optional[RoundTrips], grace: float
-) -> tuple[ProgramResult, EndObservations]:
+) -> tuple[ProgramResult, Samples]:
     """Run a client until it ends, but at most `grace` seconds more, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.
