@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 
 import math
-from statistics import mean, median
+from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -17,6 +17,7 @@ from neuca_tools.selftest.evidence.derive import is_server
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates, known_windows
 
+SLOW_RATE = 1e8  # bit/s: radios and hosts of today hold faster rates as evenly
 BURST_RATIO = 3  # times the rate after it
 # Seconds: two round trips by way of a geostationary satellite (RFC 2488, section 2); what TCP has
 # in flight is half of a window at least.
@@ -64,8 +65,11 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     rates = known_rates(look.all_intervals)
     drop = next((at for at, rate in enumerate(rates) if rate * BURST_RATIO <= rates[0]), 0)
     early, rest = rates[:drop], rates[drop:]
-    if not early or max(rest) * BURST_RATIO > min(early):
+    if not early or look.all_intervals[0].start or max(rest) * BURST_RATIO > min(early):
         return None
+    is_lossy = figures.late_loss(look) >= figures.NOTABLE_LOSS
+    if is_lossy and pstdev(rest) > figures.UNEVEN_SPREAD * mean(rest):
+        return None  # losses leave it uneven, unlike tokens
     fast, slow = mean(early), median(rest)
     # The mean unless there is a burst, because iperf counts a slow rate in whole buffers.
     slow = mean(rest) if max(rest) <= BURST_RATIO * slow else slow
@@ -112,7 +116,7 @@ def _is_held(look: Look, cap: Optional[float]) -> bool:
         return figures.is_limited(look)
     if is_sold:
         return figures.is_constant(look)
-    is_slow = look.known_rate < figures.UNSHAPED_RATE and not is_window(look)
+    is_slow = look.known_rate < SLOW_RATE and not is_window(look)
     return is_slow and figures.is_constant(look, figures.HELD_SPREAD)
 
 
