@@ -151,10 +151,15 @@ def other_program(session: Session) -> Optional[Hit]:
     is_other = bool(OTHER_PROGRAM.search(said)) or any(map(_is_to_iperf3, session.looks))
     if not is_closed_at_once and not is_other:
         return None
+    text = (
+        "the peer closed the control connection at once: it is no iperf3 server, or it ended"
+        if is_closed_at_once
+        else "client and server do not speak the same protocol: one of them is iperf 2 or another "
+        "program, such as a port scan, or their versions are too far apart"
+    )
     return Hit(
         0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2 or another "
-        "program, such as a port scan, or their versions are too far apart",
+        text,
         (single_fact("iperf3", said),),
         "install the same iperf3 on both hosts; let nothing else listen on its port (ss -ltnp), or "
         "connect to it",
