@@ -402,7 +402,7 @@ def test_the_manual_names_the_value_of_each_option_as_the_help_does(command):
         ("neuca-selftest.1", "run", 1),
         ("neuca-selftest.1", "serve", 2),
         ("neuca-selftest.1", "compare-paths", 2),
-        ("neuca-selftest-mesh.1", "mesh plan", 6),
+        ("neuca-selftest-mesh.1", "mesh plan", 5),
         ("neuca-selftest-mesh.1", "mesh run", 1),
     ],
 )

@@ -359,7 +359,7 @@ def test_an_address_elsewhere_is_refused(address, interface, reason):
 
 @pytest.mark.parametrize(
     ("size", "reason"),
-    [(4 * 2**20, "a mesh needs at least two"), (4 * 2**20 + 1, "larger than")],
+    [(4 * 2**20, "it requires 2 to 4096 hosts"), (4 * 2**20 + 1, "larger than")],
 )
 def test_a_list_of_hosts_has_a_limit(tmp_path, capsys, size, reason):
     path = tmp_path / "hosts"

@@ -251,7 +251,7 @@ THRESHOLDS = [
     ("that carry 25 to 60 Gbit/s", one_thread, 24.7, 25.6, "D09 limit"),
     ("that carry 25 to 60 Gbit/s", one_thread, 60.4, 59.5, "D09 limit"),
     ("varies by less than 1.5%", lambda v: varied(33.5, v, ends=WAN), 0.018, 0.012, "D18 limit"),
-    ("below 500 Mbit/s", lambda v: steady(v, ends=WAN), 505, 474, "D18 limit"),
+    ("below 100 Mbit/s", lambda v: steady(v, ends=WAN), 107, 87, "D18 limit"),
     ("by less than 3%", lambda v: varied(48.9, v, ends=WAN), 0.033, 0.028, "D18 limit"),
     ("at least 1 ms of it", lambda v: queued_for(v, 48.9), 0.00095, 0.00105, "D18 limit"),
     ("falls to a third or less", bucket, 270, 260, "D18 limit"),
