@@ -735,10 +735,10 @@ def shaped(*rates, again=0, seconds=1, **values):
 
 BUCKETS = [
     (shaped(600, 200, 200, 200, 200), 0.93),
-    (shaped(599, 200, 200, 200, 200), 0.75),
+    (shaped(599, 200, 200, 200, 200), None),
     (shaped(600, 600, 200, 200, 200), 0.93),
     (shaped(320, 70, 70, 70, 70), 0.93),
-    (shaped(237.772160, 70, 70, 70, 70), 0.75),  # 20 MiB more, which the buffers hold
+    (shaped(237.772160, 70, 70, 70, 70), None),  # 20 MiB more, which the buffers hold
     (shaped(237.772161, 70, 70, 70, 70), 0.93),
     (shaped(600, 200), 0.93),
     (shaped(600, 200, 200), 0.93),
@@ -748,6 +748,8 @@ BUCKETS = [
     (shaped(900, 200, 700, 200, 200, 200), None),
     (shaped(900, 0, 0, 0, 0, again=1), None),
     (shaped(900, 250, 190, 250, 190, again=9, loss=0.001), 0.93),
+    (shaped(900, 290, 150, 290, 150, again=99, loss=0.001), None),
+    (shaped(900, 290, 150, 290, 150), 0.93),
 ]
 
 
@@ -770,8 +772,8 @@ CONSTANT = [
     (steady(73e6, spread=0.014), 0.75),
     (steady(73e6, spread=0.016), None),
     (steady(0.49e9, spread=0.014), 0.9),
-    (steady(0.47e9, spread=0.014), 0.75),
-    (steady(0.51e9), None),
+    (steady(87e6, spread=0.014), 0.75),
+    (steady(107e6, spread=0.014), None),
     (steady(73e6, run={"connections": LAN}), None),
     (steady(29e6, run={"connections": LAN}), None),
     (steady(29e6, run={"connections": LAN}, held={"cwnd": 1e5}), 0.75),

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: MIT
 
 import math
+from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -65,11 +66,8 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     rates = known_rates(look.all_intervals)
     drop = next((at for at, rate in enumerate(rates) if rate * BURST_RATIO <= rates[0]), 0)
     early, rest = rates[:drop], rates[drop:]
-    if not early or look.all_intervals[0].start or max(rest) * BURST_RATIO > min(early):
+    if not early or max(rest) * BURST_RATIO > min(early) or _may_be_of_loss(look, rest):
         return None
-    is_lossy = figures.late_loss(look) >= figures.NOTABLE_LOSS
-    if is_lossy and pstdev(rest) > figures.UNEVEN_SPREAD * mean(rest):
-        return None  # losses leave it uneven, unlike tokens
     fast, slow = mean(early), median(rest)
     # The mean unless there is a burst, because iperf counts a slow rate in whole buffers.
     slow = mean(rest) if max(rest) <= BURST_RATIO * slow else slow
@@ -88,6 +86,13 @@ def _token_bucket(look: Look) -> Optional[Hit]:
         ORDERED,
         confidence="medium",
     )
+
+
+def _may_be_of_loss(look: Look, rates: Sequence[float]) -> bool:
+    """Whether losses leave the rates uneven, unlike tokens, or the beginning is not known."""
+    is_lossy = figures.late_loss(look) >= figures.NOTABLE_LOSS
+    is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
+    return bool(look.all_intervals[0].start) or (is_lossy and is_uneven)
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
