@@ -184,8 +184,10 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     plan = results.read_results([arguments.plan]).plan
     log(budget_line(plan))
-    began = time.time()
+    began, is_known = time.time(), arguments.output.is_file()
     with results.open_results(arguments.output) as output:
+        if is_known:
+            log(f'a new run replaces the one in "{arguments.output}"')
         output.plan(plan)
         run, is_stopped = _coordinate_run(arguments, plan, output)
     recorded = results.RecordedRun(run.plan, run.rows, began, run.reasons)
