@@ -28,7 +28,7 @@ from neuca_tools.selftest.measure.iperf.command import Test
 ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0  # to wait for an answer, and for a connection
 # Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough
 # for the sockets of 128 streams and the counters.
-ANSWER_BYTES, SAMPLE_BYTES = 4 * 2**20, 128 * 2**10
+ANSWER_BYTES, SAMPLE_BYTES = 4 * 2**20, 256 * 2**10
 SSH_SECONDS = 60.0  # for ssh to log in and for Python to start there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # The reasons for a failed connection, in the words of `Reach.tcp`; "timeout" for any other.

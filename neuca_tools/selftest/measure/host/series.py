@@ -1,4 +1,4 @@
-"""What one end sees of a test: a sample each second."""
+"""What one end sees of a test: samples, twice a second or, in a long test, once."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,7 +9,9 @@ from dataclasses import replace
 from neuca_tools.selftest.evidence import Sample, Socket
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
-SAMPLE_SECONDS = 1.0  # between two samples
+# Seconds between two samples of a test of up to a minute, which needs enough of them to tell a queue
+# from waits for a CPU, and of a longer one.
+SHORT_TEST, SHORT_TEST_SECONDS, SAMPLE_SECONDS = 60, 0.5, 1.0
 # The most connections in all samples of a test, beyond which they are further apart: one has about
 # 550 bytes in a message, which has LONGEST_MESSAGE at most.
 MAX_CONNECTIONS = 40_000
@@ -43,7 +45,8 @@ class SampleSeries:
         if time.monotonic() >= self._due:
             self._take_sample()
             spread = self._seconds * len(self._samples[-1].sockets) / MAX_CONNECTIONS
-            self._due = self._samples[-1].time + max(SAMPLE_SECONDS, spread)
+            usual = SHORT_TEST_SECONDS if self._seconds <= SHORT_TEST else SAMPLE_SECONDS
+            self._due = self._samples[-1].time + max(usual, spread)
 
     def end(self) -> tuple[Sample, ...]:
         """Take a last sample and return all.
