@@ -9,8 +9,8 @@ from dataclasses import replace
 from neuca_tools.selftest.evidence import Sample, Socket
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
-# Seconds between two samples of a test of up to a minute, which needs enough of them to tell a queue
-# from waits for a CPU, and of a longer one.
+# Seconds between two samples of a test of up to a minute, which needs enough to tell a queue from
+# waits for a CPU, and of a longer one.
 SHORT_TEST, SHORT_TEST_SECONDS, SAMPLE_SECONDS = 60, 0.5, 1.0
 # The most connections in all samples of a test, beyond which they are further apart: one has about
 # 550 bytes in a message, which has LONGEST_MESSAGE at most.
