@@ -90,16 +90,21 @@ def test_a_report_of_an_earlier_build_is_read_without_what_is_no_longer_measured
     assert decode(Evidence, old) == Evidence(phases=(PHASE,))
 
 
-def test_a_look_is_a_second_after_the_last(monkeypatch):
+@pytest.mark.parametrize(
+    ("seconds", "times"), [(60, [100, 100.5, 101, 101.5, 102]), (61, [100, 101, 102])]
+)
+def test_a_sample_is_half_a_second_or_in_a_long_test_a_second_after_the_last(
+    monkeypatch, seconds, times
+):
     clock = SimpleNamespace(now=100.0)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr(series, "time", clock)
-    observer = SampleSeries(4, seconds=1.5)
+    observer = SampleSeries(4, seconds=seconds)
     observer.turn()
     while clock.now < 101.9:
-        clock.now = max(clock.now + 0.1, 0.0)
+        clock.now += 0.125
         observer.turn()
-    assert [round(sample.time) for sample in observer.end()] == [100, 101, 102]
+    assert [sample.time for sample in observer.end()] == times
 
 
 def test_what_did_not_change_is_left_out_but_in_the_first_sample():
