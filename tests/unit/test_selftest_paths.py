@@ -269,6 +269,24 @@ def test_the_bytes_of_other_programs_on_another_nic_are_no_wrong_way():
     assert "D29" not in {one.id for one in found}
 
 
+def test_a_planned_nic_that_counted_nothing_is_another_way():
+    """Samples leave out what has not changed since the first one."""
+    links = (Link("eth0", "physical"), Link("eth1", "physical"))
+    host = Host(links=links, path=("eth1",), planned="eth1")
+    evidence = replace(
+        tcp(flow_of(700e6, counters={"eth0.tx_bytes": (0, 9 * 10**8), "eth1.tx_bytes": (7, 7)})),
+        local=host,
+    )
+    (phase,) = evidence.phases
+    first, *later = phase.sender
+    changed = [
+        replace(sample, counters={"eth0.tx_bytes": sample.counters["eth0.tx_bytes"]})
+        for sample in later
+    ]
+    found = diagnose(replace(evidence, phases=(replace(phase, sender=(first, *changed)),))).findings
+    assert found[0].id == "D29"
+
+
 # --- How paths are written ------------------------------------------------------------------------------------------------
 
 

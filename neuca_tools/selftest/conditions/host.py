@@ -160,7 +160,7 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
-    if not samples or f"{host.planned}.{counter}" not in samples[-1].counters:
+    if not samples or f"{host.planned}.{counter}" not in samples[0].counters:
         return None
     planned = counter_growth(samples, f"{host.planned}.{counter}")
     counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
