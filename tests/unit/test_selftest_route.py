@@ -50,7 +50,7 @@ OUTPUT = """\
 
 
 def test_what_tracepath_prints():
-    assert parse_route(OUTPUT) == ROUTE
+    assert parse_route(OUTPUT, ip_address(PEER)) == ROUTE
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,16 @@ def test_what_tracepath_prints():
             Route((Hop(1, (LEFT,), 5.9e-05),), False),
         ),
         ("     Too many hops: pmtu 1500\n", Route(reached=False)),
+        # Of this host or a firewall before the peer, and of a peer that sends data back.
+        (" 1:  send failed\n     Resume: pmtu 65535 \n", Route(reached=False)),
+        (" 1?: [LOCALHOST]    !A\n", Route(reached=False)),
+        (" 1?: reply received 8)\n", Route(reached=False)),
+        (" 1:  10.1.0.2  0.100ms reached\n", Route((Hop(1, (LEFT,), 1e-4),), False)),
+        (" 1:  10.9.0.2  0.100ms reached\n", Route((Hop(1, (PEER,), 1e-4),), True)),
     ],
 )
 def test_what_tracepath_prints_of_a_path_that_ends(output, route):
-    assert parse_route(output) == route
+    assert parse_route(output, ip_address(PEER)) == route
 
 
 def test_a_missing_tracepath_is_said(tmp_path, monkeypatch):

@@ -12,9 +12,10 @@ from neuca_tools.selftest.measure.program import Program, confine_process
 TRACE_SECONDS = 10.0
 FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
 NOT_FOUND = 127  # the exit code of stdbuf(1) if there is no tracepath
-# " 3:  10.2.0.2   0.014ms asymm  4 pmtu 1400", " 4:  10.4.0.2  0.020ms reached", " 2:  no reply".
+# " 3:  10.2.0.2   0.014ms pmtu 1400", " 4:  10.4.0.2  0.020ms reached"; not " 2:  no reply".
 LINE = re.compile(
-    r" *(?P<number>\d+)\??: +(?:no reply|(?P<address>\S+))(?: +(?P<milliseconds>[\d.]+)ms)?"
+    r" *(?P<number>\d+)\??: +(?:\[LOCALHOST\]|(?P<address>[\da-f:]\S*))"
+    r"(?: +(?P<milliseconds>[\d.]+)ms)?"
     r"(?:.* pmtu (?P<mtu>\d+))?(?P<reached>.* reached)?"
 )
 
@@ -29,10 +30,10 @@ def trace_route(peer: Address) -> Route:
     result = Program(command, confine_process()).end(TRACE_SECONDS)
     if result.code == NOT_FOUND:
         raise FileNotFoundError(NOT_FOUND, "tracepath is not installed")
-    return parse_route(result.out.decode("ascii", "replace"))
+    return parse_route(result.out.decode("ascii", "replace"), peer)
 
 
-def parse_route(output: str) -> Route:
+def parse_route(output: str, peer: Address) -> Route:
     """The route that the output of tracepath -n shows, without silent hops at its end."""
     hops: dict[int, Hop] = {}
     mtu, is_reached = None, False
@@ -48,6 +49,7 @@ def parse_route(output: str) -> Route:
             addresses = (*hops.get(number, Hop(number)).addresses, line["address"])
             rtt = round(float(line["milliseconds"]) / 1000, 6) if line["milliseconds"] else None
             hops[number] = Hop(number, tuple(dict.fromkeys(addresses)), rtt, mtu)
-        is_reached |= line["reached"] is not None
+            # A firewall may answer as the peer does.
+            is_reached |= line["reached"] is not None and line["address"] == str(peer)
     last = max(hops, default=0)
     return Route(tuple(hops.get(at, Hop(at)) for at in range(1, last + 1)), is_reached)
