@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 from test_mesh_localise import mesh_of, rows_of
@@ -366,7 +367,10 @@ def test_a_line_that_was_cut_off_costs_one_test(tmp_path):
     assert recorded.rows == tuple(sorted(rows[:2], key=lambda row: (row.slot, row.client)))
 
 
-@pytest.mark.parametrize("text", ["some notes, and more", '{"level":"info"}\n', "\n"])
+PLAN_FILE = json.dumps(plan_record(mesh_of(3)))  # what `mesh plan` prints
+
+
+@pytest.mark.parametrize("text", ["some notes, and more", '{"level":"info"}\n', "\n", PLAN_FILE])
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
     path = tmp_path / "notes"
     path.write_text(text)
@@ -376,6 +380,13 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
     ):
         pass
     assert path.read_text() == text
+
+
+def test_a_run_may_write_to_a_device():
+    with results.open_results(Path("/dev/null")) as output:
+        output.plan(mesh_of(3))
+    with pytest.raises(SelftestError, match="there is no plan"):
+        results.read_results([Path("/dev/null")])
 
 
 HOLDER = """from pathlib import Path

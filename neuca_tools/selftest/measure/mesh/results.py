@@ -85,10 +85,12 @@ def open_results(path: Path) -> Iterator[Results]:
         if not _try_lock(descriptor, path):
             raise UsageError(f'write "{path}": another run is writing it')
         # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            if os.fstat(descriptor).st_size and "plan" not in next(_read_records(stream), {}):
-                raise UsageError(f'write "{path}": it exists, and is not the output of a mesh')
-        os.ftruncate(descriptor, 0)
+        with _failing(f'write "{path}"'), os.fdopen(descriptor, "rb", closefd=False) as stream:
+            # A device or a pipe has no size, and cannot be emptied.
+            if os.fstat(descriptor).st_size:
+                if not next(_read_records(stream), {}).keys() >= {"mesh", "plan"}:
+                    raise UsageError(f'write "{path}": it exists, and is not the output of a mesh')
+                os.ftruncate(descriptor, 0)
         yield Results(descriptor, path)
     finally:
         os.close(descriptor)
