@@ -27,7 +27,7 @@ from test_fuzz import FUZZ
 
 from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Host
-from neuca_tools.selftest.measure.helper import peer
+from neuca_tools.selftest.measure.helper import peer, serving
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.handshake import (
     MAX_CONNECTIONS,
@@ -319,6 +319,16 @@ def test_a_test_is_refused_for_its_length_or_for_another_program(
     with pytest.raises(RefusedError) as caught:
         session._begin_test({"seconds": seconds})
     assert str(caught.value) == reason
+
+
+def test_a_test_begins_with_the_time_that_earlier_clients_require(session, monkeypatch):
+    is_listening = iter([False, True])
+    monkeypatch.setattr(tcp_info, "is_listening", lambda *_: next(is_listening))
+    monkeypatch.setattr(serving, "confine_process", lambda _: None)
+    monkeypatch.setattr(serving.command, "server_command", lambda *_: ["sleep", "60"])
+    answer = session._begin_test({"seconds": 1.0})
+    assert answer["ready"] == 45678
+    assert 0 < answer["clock"] <= time.monotonic()
 
 
 def test_iperf3_is_ended_with_sigterm_when_its_client_is_gone(session):

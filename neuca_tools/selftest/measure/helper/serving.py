@@ -175,7 +175,8 @@ class ServerSession:
         port = 0 if message.get("udp") else self._port
         self._series = SampleSeries(self._address.version, seconds, port)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
-        return {"ready": self._port}
+        # Clients of protocol 2 before the release of 2.0.0 require the time.
+        return {"ready": self._port, "clock": time.monotonic()}
 
     def _is_listening(self, program: Program) -> bool:
         """Wait until the program listens; False if it ended, or does not in time."""
