@@ -64,7 +64,7 @@ def _write_files(arguments: argparse.Namespace, runs: Runs, changes: Comparison)
 
 
 def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
-    """The run in a file; if none can be read, the last archived test with this label."""
+    """The run in a file; if none can be read, the last kept report with this label."""
     try:
         content = read_content(name)
     except SelftestError as error:
@@ -73,7 +73,7 @@ def _find_run(name: str, arguments: argparse.Namespace) -> Evidence:
             evidence = reported_evidence(state, entry) if entry.get("label") == name else None
             if evidence is not None:
                 return evidence
-        hint = "no archived test has this label either; neuca-selftest history lists them"
+        hint = "no kept report that can be read has this label either"
         raise SelftestError(error.text, hint) from error
     try:
         return evidence_of(content)

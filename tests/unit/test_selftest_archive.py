@@ -321,8 +321,12 @@ def test_compare_finds_labels_and_boots_in_the_archive(tmp_path, keep, said):
     assert code == 1
     assert error == (
         'neuca-selftest: read "wednesday": No such file or directory\n'
-        "       no archived test has this label either; neuca-selftest history lists them\n"
+        "       no kept report that can be read has this label either\n"
     )
+    # A damaged report is not there, although `history` has its test.
+    archive.report_paths(tmp_path)[0].write_bytes(b"\x1f\x8b")
+    code, _, error = said(main([*words, "tuesday", "monday"], "neuca-selftest"))
+    assert (code, "no kept report that can be read has this label either\n" in error) == (1, True)
     code, _, error = said(
         main(["compare", *configured(tmp_path), "x" * 300, "monday"], "neuca-selftest")
     )
