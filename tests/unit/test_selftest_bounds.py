@@ -129,7 +129,6 @@ def traced(*rates):
 
 QUEUED = {"rate": 1e9, "rtt": 1.5, "shortest_rtt": 1.0}
 IDLE = {"shortest_rtt": 0.25, "rtt": 0.5}
-DELAYED = {"idle": Latency(p50=0.25), "loaded": Latency(p50=0.266)}
 CROWDED = {"shortest_rtt": 1.0, "run": {"streams": 2}}
 LATE = {"rate": 8e6, "shortest_rtt": 0.25, "held": {"in_flight": 1e6}}
 EMPTY = {"rate": 8e6, "shortest_rtt": 1.0}
@@ -599,13 +598,6 @@ PROPERTIES = [
     ("is_even_despite_loss", {"run": {"flows": (AGAIN,)}, "rates": (1.0, 1.0, 1.0)}, False),
     ("is_even_despite_loss", {"rates": (1.0, 1.0), "phase": CUBIC}, False),
     ("lossy_intervals", {"run": {"flows": (AGAIN,)}}, 1),
-    ("is_counted_by_receiver", {"run": {"flows": (AGAIN,)}}, False),
-    ("is_counted_by_receiver", {}, False),
-    (
-        "is_counted_by_receiver",
-        {"run": {"flows": (Flow("forward", (Interval(0, 1),), Total(retransmits=2)),)}},
-        True,
-    ),
 ]
 
 

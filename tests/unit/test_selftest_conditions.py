@@ -289,7 +289,6 @@ VERDICTS = {
     "D46": ("fault", "high", "local", 5),
     "D47": ("fault", "high", "tool", 6),
 }
-ALSO_KNOWN = {"D05"}  # a symptom of what is lost in places that are not looked at here
 
 
 def ids(evidence: Evidence) -> list[str]:

@@ -695,12 +695,6 @@ def test_the_cause_comes_first(name):
     assert ends <= {"sender", "receiver", "local", "peer", "both", "path", "tool"}
 
 
-PARTIAL = """
-[  5][TX-C]   0.00-10.00  sec  3.72 GBytes  3.19 Gbits/sec    0   sender
-[  7][TX-C]   0.00-10.00  sec  3.72 GBytes  3.19 Gbits/sec    0   sender
-[SUM][TX-C]   0.00-10.00  sec  7.44 GBytes  6.38 Gbits/sec    0   sender
-[  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
-"""
 BOTH_ENDS = "Accepted connection from 10.20.0.8, port 41001\n" + text(
     [2480] * 4, [760] * 4, summary=False
 ).replace(

@@ -89,7 +89,7 @@ def path(tmp_path, monkeypatch):
         said = []
         own = Options(frozenset(steps), **{"seconds": 1.0, **options})
         test = ThroughputSteps(HERE, own, lambda step: said.append(tuple(vars(step).values())))
-        test._source, test._devices = HERE, ()
+        test._source = HERE
         test._evidence = replace(test._evidence, **(evidence or {}))
         test._run_throughput()
         assert [tuple(vars(step).values()) for step in test._evidence.steps] == said

@@ -224,12 +224,6 @@ class Look:
         return sum(1 for interval in self.all_intervals if interval.retransmits)
 
     @property
-    def is_counted_by_receiver(self) -> bool:
-        """Whether the intervals are the receiver's, although the sender's count is known."""
-        counts = {interval.retransmits for interval in self.all_intervals}
-        return self.retransmits is not None and counts <= {None}
-
-    @property
     def streams(self) -> int:
         return self.run.stream_count
 
