@@ -26,8 +26,8 @@ from neuca_tools.selftest.measure.helper.handshake import client_handshake
 from neuca_tools.selftest.measure.iperf.command import Test
 
 ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0  # to wait for an answer, and for a connection
-# Bytes of an answer, enough for 4096 links with their offloads, and of the two samples of a second in
-# it, enough for the sockets of 128 streams and the counters.
+# Bytes of an answer, enough for 4096 links with their offloads, and of its two samples of a second,
+# enough for the sockets of 128 streams and the counters.
 ANSWER_BYTES, SAMPLE_BYTES = 4 * 2**20, 256 * 2**10
 SSH_SECONDS = 60.0  # for ssh to log in and for Python to start there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
