@@ -33,7 +33,7 @@ BBR_LOSS = 1e-4
 
 
 class Loss(NamedTuple):
-    """A time at which packets were lost, with what was sent again after it."""
+    """The round trip and the bytes in flight when packets were lost."""
 
     rtt: float  # seconds
     in_flight: float  # bytes
